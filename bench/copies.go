@@ -27,7 +27,7 @@ const placeholder = "\x00"
 // copies are many copies of a namespace. Copied objects differ only in their names, namespaces, UIDs and instance IDs.
 type copies struct {
 	count int
-	// version is the resource version that lists of copies return.
+	// version is the resource version that the stand-in returns in every list of copies.
 	version string
 	kinds   map[string]recorded // by resource
 }
@@ -35,7 +35,7 @@ type copies struct {
 // recorded contains the objects of one kind in the recorded namespace, or the Nodes of its Machines.
 type recorded struct {
 	kind schema.GroupVersionKind
-	// objects contains each object as JSON. Each value that differs between copies contains placeholder.
+	// objects contains each object as JSON. In this JSON, the text placeholder stands for the number of the copy.
 	objects [][]byte
 }
 
@@ -77,7 +77,7 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 	c := &copies{count: count, kinds: map[string]recorded{}}
 	for resource, list := range lists {
 		r := recorded{kind: copiedKinds[resource]}
-		// The highest resource version of the lists is the version of all copies.
+		// All copies use the highest resource version of these lists.
 		if v := list.GetResourceVersion(); len(v) > len(c.version) || len(v) == len(c.version) && v > c.version {
 			c.version = v
 		}

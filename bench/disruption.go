@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// These resources belong to a fleet and not to a single machine. The number of writes to them depends on the steps and
-// the duration of the rolling update.
+// The resources below belong to a fleet and not to a single machine. The number of writes to them depends
+// on the steps and the duration of the rolling update.
 const (
 	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
 	setWrites        = " machinesets.machinist.dev"

@@ -118,7 +118,7 @@ func (h *hosts) err() error {
 	return h.failed
 }
 
-// names returns the names of the nodes whose instances are running.
+// names returns the names of all nodes that have a running instance.
 func (h *hosts) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +129,7 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close ends all goroutines. The context of run must be done and the cloud must be stopped before close is called.
+// close ends all goroutines. Before calling close, wait until the context of run is done, and stop the cloud.
 func (h *hosts) close() {
 	_ = h.listener.Close()
 	h.working.Wait()

@@ -30,7 +30,7 @@ const minimalCRD = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
-// newIndependent returns a client after the API server has started to serve its kind.
+// newIndependent creates the client's kind, waits until the API server serves this kind, and returns the client.
 func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
 	if err := bare.send(ctx, "", http.MethodPost, crdPath, []byte(minimalCRD)); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (l *independent) awaitServed(ctx context.Context) error {
 	}
 }
 
-// run creates n machines, deletes n machines, or both. The functions created and removed return the names of these
-// machines. run returns the duration.
+// run creates n machines, deletes n machines, or both. The function created returns the names of the new machines,
+// and removed returns the names of the deleted machines. run returns the duration.
 func (l *independent) run(ctx context.Context, n int, created, removed func(i int) string) (time.Duration, error) {
 	l.sent.Store(0)
 	begun := time.Now()

@@ -14,9 +14,9 @@ import (
 // stopTimeout is a little more than the longest time that the measured processes need to stop.
 const stopTimeout = 15 * time.Second
 
-// limits measures what two sets of writes cost the API server: the same writes as those of the fleet, and the minimal
-// writes that any machine management system needs. It stops the measured processes, so there are no watches and
-// webhooks, and sends the writes as a user that neither roles nor flow control slow down.
+// limits measures what the API server needs for two sets of writes: the writes that the fleet caused, and the
+// minimal writes that any machine management system needs. It stops the measured processes, so that there are no
+// watches and webhooks. It sends the writes as a user whom neither roles nor flow control slow down.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err := b.stopProcesses(ctx); err != nil {
 		return err

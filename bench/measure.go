@@ -191,7 +191,7 @@ func (b *bench) phaseTimeout() time.Duration {
 	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
 }
 
-// measurePhase measures one change of the fleet, which must then have the given number of machines.
+// measurePhase measures one change of the fleet, after which the fleet must have the given number of machines.
 func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
 	before, err := b.cpu()
 	if err != nil {
@@ -260,7 +260,7 @@ func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machine
 	return nil
 }
 
-// count sets the fields of the phase that follow from the requests of the manager and the provider.
+// count fills in the fields of the phase that are computed from the requests of the manager and the provider.
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	counts := auditlog.Tally(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)

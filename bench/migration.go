@@ -67,7 +67,7 @@ type migrationPhase struct {
 	seconds float64
 	passes  int
 	writes  int
-	// status is the number of writes to the status of the Migration, in which users see its progress.
+	// status is the number of writes to the status of the Migration. The status shows the progress to users.
 	status int
 	// peakMiB is the maximum resident set of this process so far.
 	peakMiB float64

@@ -110,14 +110,14 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	return group.Wait()
 }
 
-// createLike creates an object like one of the sample.
+// createLike creates a copy of an object of the sample.
 func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstructured.Unstructured, name, pool string,
 	owner *unstructured.Unstructured, replicas int) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(like)
 	if err != nil {
 		return nil, fmt.Errorf("encode the sample: %w", err)
 	}
-	// Replace the names everywhere: also in the labels, in the selectors and in the Node's name.
+	// The names must be replaced everywhere, including the labels, the selectors and the name of the Node.
 	text = []byte(strings.NewReplacer(like.GetName(), name, `"workerset":"general"`, `"workerset":"`+pool+`"`).
 		Replace(string(text)))
 	o := &unstructured.Unstructured{}

@@ -37,7 +37,7 @@ func TestExponent(t *testing.T) {
 	}
 }
 
-// If a machine with half the speed takes twice the time for a phase, the phase has the same cost.
+// A machine with half the speed needs twice the time for a phase, but the phase has the same cost.
 func TestGrowthIgnoresSpeedOfMachine(t *testing.T) {
 	var results []*result
 	for n, speed := range map[int]float64{300: 2, 1000: 2, 5000: 1} {

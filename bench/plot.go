@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// line is one line of a chart.
+// line contains the values of one line of a chart.
 type line struct {
 	name, colour string
 	dashed       bool
@@ -140,7 +140,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	proportion(b, results, lines, px, py)
 }
 
-// proportion draws proportional growth from the start of the first line.
+// proportion draws a line for proportional growth, which begins at the start of the first line.
 func proportion(b *bytes.Buffer, results []*result, lines []line, px, py func(float64) float64) {
 	if len(results) < 2 || len(lines) == 0 || lines[0].value(results[0]) <= 0 {
 		return

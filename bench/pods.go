@@ -17,8 +17,8 @@ import (
 // podsPerNode is the number of pods on each filler node.
 const podsPerNode = 500
 
-// fill creates pods on nodes that belong to no machine. With these pods, the memory of a process that cached all pods
-// would be visible.
+// fill creates pods on nodes that belong to no machine. If a process cached all pods, these pods would make the
+// memory of the cache visible.
 func fill(ctx context.Context, target *rest.Config, pods int) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1

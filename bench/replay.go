@@ -19,7 +19,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// These are the calls of the manager and the provider for a single machine, as the audit log names them.
+// These constants name the calls that the manager and the provider send for a single machine, as they appear in
+// the audit log.
 const (
 	callCreate     = "create machines.machinist.dev"
 	callPatch      = "patch machines.machinist.dev"
@@ -29,8 +30,7 @@ const (
 	callNodeDelete = "delete nodes"
 )
 
-// These are the field managers of the writes. The API server records the fields of each manager separately, which costs
-// more than a single manager for all writes.
+// The constants below are the field managers of the writes. The API server records the fields of each manager separately. This costs more than a single manager for all writes.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider
@@ -72,7 +72,7 @@ func scriptOf(n int, p *phase) script {
 	return s
 }
 
-// share returns how many writes of a total belong to the i-th machine.
+// share divides a total number of writes evenly among the machines, and returns the number for the i-th machine.
 func (s script) share(total, i int) int {
 	share := total / s.n
 	if i < total%s.n {
@@ -135,8 +135,8 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 			return err
 		}
 	}
-	// The kubelet sends this write. Send it even if the Node is not measured, because the node template cannot be applied
-	// without the Node.
+	// The kubelet sends this write. It is sent even if the Node is not measured, because the node template cannot
+	// be applied without the Node.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}

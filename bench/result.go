@@ -20,8 +20,8 @@ type result struct {
 
 // phase contains the costs of one change of the whole fleet.
 type phase struct {
-	// Seconds is the time from the change of the deployment until the response to the last write to a Machine. Writes of
-	// the status of sets and deployments may follow.
+	// Seconds is the time from the change of the deployment to the response to the last write of a Machine. Writes
+	// of the status of sets and deployments may follow.
 	Seconds float64 `json:"seconds"`
 	// Speed is the speed of the machine during the phase: see speedometer.
 	Speed float64 `json:"speed"`

@@ -43,7 +43,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 		}
 		args := []string{"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig,
 			"--health-probe-bind-address=" + probes,
-			// A slow machine must not cause a change of the leader during the measurement.
+			// The leader must not change during the measurement because of a slow machine.
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m",
 			fmt.Sprintf("--shards=%d", max(s.Count, 1)), fmt.Sprintf("--shard=%d", s.Index)}
 		name := fmt.Sprintf("%s-%d-of-%d", program, s.Index, max(s.Count, 1))

@@ -68,7 +68,7 @@ func sharesOf(before, after map[string]time.Duration, took time.Duration, proces
 	return s
 }
 
-// show writes the share of each process, the largest first.
+// show writes the share of each process, starting with the largest.
 func (s shares) show(out io.Writer, title string) {
 	var all float64
 	for _, seconds := range s {
@@ -90,7 +90,7 @@ func (s shares) show(out io.Writer, title string) {
 	fmt.Fprintln(out)
 }
 
-// add adds the shares of one of n rounds to a mean.
+// add adds the shares of one round to a mean of n rounds.
 func (s *shares) add(round shares, n int) {
 	for name, seconds := range round {
 		if *s == nil {

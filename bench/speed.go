@@ -17,10 +17,11 @@ const (
 	samplePieces = 100
 )
 
-// speedometer measures the speed of the machine while another measurement runs. On shared hardware, the speed changes
-// by up to a half within minutes, because other virtual machines use the same core. The stolen time does not include
-// this effect. The speedometer repeats a fixed piece of work and measures the processor time that it needs. The work
-// fits into the core's own cache, so that the measured processes do not slow it down through shared caches.
+// speedometer measures the speed of the machine while another measurement runs. On shared hardware, the speed can
+// drop by half within minutes, because other virtual machines use the same core. The steal time that the kernel
+// reports does not include this effect. The speedometer repeats a fixed piece of work and measures the processor
+// time that it needs. The work fits into the core's own cache, so that the measured processes do not slow it down
+// through shared caches.
 type speedometer struct {
 	work pieceOfWork
 	done chan struct{}
@@ -65,7 +66,7 @@ func (s *speedometer) sample() float64 {
 	return samplePieces / (threadTime() - begun).Seconds()
 }
 
-// threadTime returns the processor time that this thread has used.
+// threadTime returns the processor time that the current thread has used.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -22,7 +22,8 @@ const (
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// withoutManagedFields is the part of the provider ID patch that clears the managed fields.
+// withoutManagedFields is the part of a patch that clears the managed fields. The patch that sets the provider ID
+// contains it.
 const withoutManagedFields = `,"managedFields":[{}]`
 
 // tape contains the bodies of the requests in a machine's life. Their kinds, fields and sizes are those of a measured

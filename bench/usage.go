@@ -51,7 +51,7 @@ func statusOf(pid int, field string) (float64, error) {
 	return parseStatus(string(status), field)
 }
 
-// parseStatus returns a field with the unit kB in MiB.
+// parseStatus reads a field that is given in kB, and returns its value in MiB.
 func parseStatus(status, field string) (float64, error) {
 	for line := range strings.Lines(status) {
 		if rest, ok := strings.CutPrefix(line, field+":"); ok {

@@ -22,7 +22,7 @@ import (
 // propagationDelay is how long the API server takes to apply a changed definition or policy.
 const propagationDelay = 5 * time.Second
 
-// variant is a way to send the writes that avoids one source of cost or adds one.
+// variant is one way to send the writes. It avoids or adds one source of cost.
 type variant struct {
 	key, name string
 	// against is the key of the variant with which this variant is compared. Empty means the first variant.
@@ -31,7 +31,7 @@ type variant struct {
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster until undo is called. Nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// least reports whether the variant sends the writes of the independent limit.
+	// least is true if the variant sends the minimal writes, as in the independent limit.
 	least bool
 }
 

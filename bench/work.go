@@ -14,9 +14,9 @@ import (
 
 // These are metrics of a process.
 const (
-	// passesCounted counts the passes of controllers, by controller and result.
+	// passesCounted is the metric that counts the passes of controllers, by controller and result.
 	passesCounted = "controller_runtime_reconcile_total{"
-	// bytesCounted is the number of bytes that the process has allocated.
+	// bytesCounted is the metric with the number of bytes that the process has allocated.
 	bytesCounted = "go_memstats_alloc_bytes_total "
 )
 

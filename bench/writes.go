@@ -21,7 +21,7 @@ type writesOptions struct {
 	options
 	// times is the number of writes of each kind in one round.
 	times int
-	// only contains the keys of the variants to measure. Empty means all.
+	// only lists the keys of the variants to measure. Empty means all.
 	only []string
 }
 
@@ -205,8 +205,9 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost sends a kind of write many times. It returns the processor time in microseconds and the memory in KiB of one
-// write. reading is the number of bytes that the API server allocates when the allocated memory is read.
+// cost sends a kind of write many times. It returns the processor time of one write in microseconds, and the
+// memory of one write in KiB. reading is the number of bytes that the API server allocates for one reading of the
+// allocated memory.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string, reading float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
@@ -252,7 +253,7 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a kind of write in a machine's life, or the read before its deletion.
+// writeKind is either a kind of write in a machine's life, or the read that precedes the deletion.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error

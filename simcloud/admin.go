@@ -37,7 +37,8 @@ func (a *Admin) ListFaults(ctx context.Context) ([]FaultRule, error) {
 	return out.Faults, err
 }
 
-// RemoveFault removes a rule. If the rule has already reached its count, the code is CodeNotFound.
+// RemoveFault removes a rule. If the cloud has already removed the rule because it reached its count, the code is
+// CodeNotFound.
 func (a *Admin) RemoveFault(ctx context.Context, id string) error {
 	return a.do(ctx, call{
 		operation: "RemoveFault", method: http.MethodDelete,

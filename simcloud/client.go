@@ -110,8 +110,8 @@ func (c *Client) ListAddresses(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// DeleteAddress deletes the address of a terminated instance. If the address is in use, the code is CodeConflict. If it
-// does not exist, the code is CodeNotFound.
+// DeleteAddress deletes the address of a terminated instance. If the address is in use, the code is CodeConflict. If
+// the address does not exist, the code is CodeNotFound.
 func (c *Client) DeleteAddress(ctx context.Context, id string) error {
 	return c.do(ctx, call{
 		operation: OperationDeleteAddress, method: http.MethodDelete,

@@ -33,7 +33,7 @@ type FaultMatch struct {
 	Account string `json:"account,omitempty"`
 	// InstanceID selects calls with this instance ID.
 	InstanceID string `json:"instanceID,omitempty"`
-	// Tags are tags that the instance must have. For ListInstances, the options of the call must contain them.
+	// Tags are tags that the instance must have. For ListInstances, the options of the call must contain these tags.
 	Tags map[string]string `json:"tags,omitempty"`
 	// Name is a pattern for the name of the instance, in the syntax of path.Match.
 	Name   string `json:"name,omitempty"`
@@ -84,7 +84,8 @@ const (
 	// FaultVanishes removes the instance without a call of its owner. The instance is no longer readable, but its client
 	// token is still remembered.
 	FaultVanishes InstanceFaultKind = "Vanishes"
-	// FaultReclaimed is a FaultVanishes that is announced: until it takes effect, Instance.ReclaimTime contains its time.
+	// FaultReclaimed is like FaultVanishes, but is announced: until the fault takes effect, Instance.ReclaimTime contains
+	// its time.
 	FaultReclaimed InstanceFaultKind = "Reclaimed"
 	// FaultSilent stops the machine (no heartbeats, no pods, connections closed) while the instance is still reported as
 	// running.
@@ -98,7 +99,7 @@ const (
 type InstanceFault struct {
 	Kind InstanceFaultKind `json:"kind"`
 	// After is the time until the fault takes effect. In a rule, it begins with the launch of the instance. For an
-	// existing instance, it begins when the fault is added. Default: 0.
+	// existing instance, the time begins when the fault is added. Default: 0.
 	After Duration `json:"after,omitempty"`
 	// Delay is the additional boot time of FaultBootDelay.
 	Delay Duration `json:"delay,omitempty"`
@@ -106,8 +107,8 @@ type InstanceFault struct {
 
 // Settings can be changed while the cloud runs. Changes survive a restart.
 type Settings struct {
-	// BootTime is how long a pending instance takes until it is running. Each instance additionally takes a fixed fraction
-	// of BootJitter. Default: 1s, 0s.
+	// BootTime is how long a pending instance takes until it is running. In addition, each instance takes a fraction of
+	// BootJitter, which is fixed for the instance. Default: 1s, 0s.
 	BootTime   Duration `json:"bootTime"`
 	BootJitter Duration `json:"bootJitter"`
 	// RebootTime is the duration of an update that restarts the instance. Default: 1s.
@@ -118,7 +119,7 @@ type Settings struct {
 	// Default: 10m.
 	TerminatedVisible Duration `json:"terminatedVisible"`
 	// TokenRetention is the time for which the cloud remembers the client token of a terminated instance and keeps the
-	// instance in the dump. If it is shorter than TerminatedVisible, TerminatedVisible applies. Default: 24h.
+	// instance in the dump. If TokenRetention is shorter than TerminatedVisible, TerminatedVisible applies. Default: 24h.
 	TokenRetention Duration `json:"tokenRetention"`
 	// ReadLag is the time until GetInstance and ListInstances show a write. If ReadLag is changed, the new value applies
 	// to later writes. Default: 0s.

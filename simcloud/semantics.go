@@ -7,13 +7,14 @@ import "time"
 // Lost answers, throttling, and calls that take effect after an error affect single calls. Therefore, they are fault
 // rules.
 type Semantics struct {
-	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses show
-	// it. If Settings.ReadLag is longer, it applies. Default: 0s.
+	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses show a
+	// write. If Settings.ReadLag is longer, it applies. Default: 0s.
 	GetLag  Duration `json:"getLag"`
 	ListLag Duration `json:"listLag"`
 	// TagLag is the time until GetInstance and ListInstances show a change of tags. Default: 0s.
 	TagLag Duration `json:"tagLag"`
-	// ListOmits is n: every n-th page of ListInstances omits its first instance. Default: 0, none.
+	// ListOmits makes every n-th page of ListInstances omit its first instance, where n is the value of ListOmits.
+	// Default: 0, none.
 	ListOmits int `json:"listOmits"`
 	// ListRepeats returns each page of ListInstances in reverse order, with one of its instances twice. Default: false.
 	ListRepeats bool `json:"listRepeats"`

@@ -63,8 +63,8 @@ type Instance struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
 	Disks      []Disk            `json:"disks,omitempty"`
-	// KubeletVersion is the version last requested by UpdateInstance. If it is empty, the user data or the image determine
-	// the version.
+	// KubeletVersion is the version last requested by UpdateInstance. If KubeletVersion is empty, the user data or the
+	// image determines the version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	ClientToken    string `json:"clientToken,omitempty"`
 	// UserDataSHA256 is the hexadecimal digest of the user data. The API never returns the user data itself.
@@ -142,8 +142,8 @@ type UpdateInstanceRequest struct {
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
-	// If is a condition: if one of its tags is missing or has another value, nothing changes and the error is
-	// CodeConflict. Default: no condition.
+	// The tags in If are a condition: if the instance lacks one of them or has another value, nothing changes and the
+	// error is CodeConflict. Default: no condition.
 	If map[string]string `json:"if,omitempty"`
 }
 

@@ -68,7 +68,7 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live reads the same objects as cached. Like an API server, it returns a resource version with each list.
+// live reads the same objects as cached. Like an API server, live returns a resource version with each list.
 type live struct{ cached }
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -197,7 +197,7 @@ func metadataOf(objects []client.Object, kind schema.GroupVersionKind) *metav1.P
 	return list
 }
 
-// listOnly disables watches that begin with a list.
+// listOnly makes the cache list the objects and then watch them, instead of reading them with a watch only.
 type listOnly struct{ *toolscache.ListWatch }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// If a settled fleet has no budgets, a reconcile with a ledger allocates no more memory than a reconcile without a
-// ledger.
+// In a settled fleet without budgets, a reconcile with a ledger allocates no more memory than a reconcile without
+// one.
 //
 // Rule: no-budget-no-cost.
 func TestPassWithoutBudgetsAllocatesNoMore(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // sharedLister lists pointers to the objects in the cache, as the processes do.
 type sharedLister struct{ cached }
 
-// Shared lists the objects of one namespace for package index.
+// Shared returns the objects of one namespace without copying them.
 func (s sharedLister) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Namespace == "" || options.LabelSelector != nil || options.FieldSelector != nil {
@@ -108,7 +108,7 @@ func BenchmarkLedger(b *testing.B) {
 	}
 }
 
-// kindsWithLedger returns the reconcilers that use a ledger, which may be nil.
+// kindsWithLedger returns the reconcilers that use the given ledger. The ledger may be nil.
 func kindsWithLedger(ledger func(cached, clock.PassiveClock) *disruption.Ledger) []kind {
 	first := types.NamespacedName{Namespace: namespace, Name: deploymentName(0)}
 	return []kind{

@@ -19,9 +19,9 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// These are the maximum bytes of one object in the cache of a process, including its indexes. They are slightly above
-// the values that are measured with the race detector. With 5,000 machines, each KiB costs 5 MiB of live memory and up
-// to 2.5 MiB of garbage.
+// Each value is the maximum number of bytes that one object needs in the cache of a process, including its
+// indexes. The values are slightly above the values that are measured with the race detector. With 5,000 machines, each
+// KiB costs 5 MiB of live memory and up to 2.5 MiB of garbage.
 var machineBudget = map[string]int{"manager": 2250, "provider": 2650}
 
 const nodeBudget = 2450

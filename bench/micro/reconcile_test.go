@@ -39,7 +39,8 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns a version that is higher than that of every object, so that the cache always counts as up to date.
+// seen returns a version that is higher than the version of every object. The cache therefore always counts as up
+// to date.
 func seen() string { return "1000000" }
 
 // kind is a reconciler and the key of one object that it reconciles.

@@ -15,13 +15,14 @@ import (
 )
 
 // schemaBudget is the maximum number of bytes that the API server may allocate to validate a whole Machine in an
-// update. decodingBudget is the maximum number of bytes that it may allocate to default and prune a Machine. It does
-// this several times for each write. Both budgets are slightly above the current values.
+// update. decodingBudget is the maximum number of bytes that it may allocate to default and prune a Machine. The
+// API server defaults and prunes a Machine several times for each write. Both budgets are slightly above the
+// current values.
 //
-// The allocated memory grows with the number of fields that are set. A condition has six fields and takes 28 KB of the
-// first budget. The comparison of an object with its old version allocates memory in proportion to the number of set
-// fields times the number of possible fields. So even a rarely used field of the status costs memory in every write of
-// every Machine.
+// The allocated memory grows with the number of fields that are set. A condition has six fields, and its
+// validation allocates 28 KB of the first budget. The comparison of an object with its old version allocates
+// memory in proportion to the number of set fields times the number of possible fields. So even a rarely used
+// field of the status costs memory in every write of every Machine.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// hosts reports new and deleted instances to the bench. It never delays a call of the cloud.
+// hosts reports new and deleted instances to the bench. Reporting never delays a call of the cloud.
 type hosts struct{ lines chan string }
 
-// backlog is more than the number of parallel calls in any benchmark on one machine.
+// backlog is larger than the number of parallel calls that a benchmark on one machine can make.
 const backlog = 1 << 16
 
 func dial(socket string) (*hosts, error) {

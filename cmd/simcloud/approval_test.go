@@ -15,7 +15,7 @@ import (
 )
 
 // TestMachineWaitsForApproval checks that a machine waits for approval without a time limit. If the machine is killed
-// while it waits, or its request is denied, it sends another request.
+// while it waits, or if its request is denied, the machine sends another request.
 func TestMachineWaitsForApproval(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true})
 	if err != nil {

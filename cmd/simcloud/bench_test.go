@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// BenchmarkJoin measures the time from the first call until all nodes are Ready, and the memory per instance at that
-// time.
+// BenchmarkJoin measures the time until all nodes are Ready, and the memory per instance at the end of that time.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

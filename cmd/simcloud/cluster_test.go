@@ -200,7 +200,7 @@ func TestPodsFollowTheirAnnotations(t *testing.T) {
 	c.wantPod(t, "running", "Running ready")
 }
 
-// pod returns a pod that can only run on one node.
+// pod returns a pod that can run only on the given node.
 func (c *cluster) pod(name, node string, annotations ...string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},

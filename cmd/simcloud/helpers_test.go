@@ -35,8 +35,8 @@ import (
 // must see that the node is ready, and the scheduler must see that the node has no taint.
 const testTimeout = 3 * time.Minute
 
-// asCommand is an environment variable. If it is set, the test binary runs the command. This way, the tests can kill a
-// real process without building another binary.
+// asCommand is an environment variable. If this variable is set, the test binary runs the command instead of the tests.
+// This way, the tests can kill a real process without building another binary.
 const asCommand = "SIMCLOUD_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -60,8 +60,8 @@ func TestMain(m *testing.M) {
 // theCluster is started by the first test that needs it.
 var theCluster cluster
 
-// cluster is a real control plane. It approves node certificates, and soon marks a node as unknown if the node does not
-// renew its Lease.
+// cluster is a real control plane. It approves node certificates. If a node does not renew its Lease, the cluster soon
+// marks the node as unknown.
 type cluster struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -73,7 +73,7 @@ func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &theCluster
 	c.once.Do(func() {
-		// Other tests use the cluster too, so it does not get this test's context.
+		// Other tests use the cluster too, so it must not stop when this test's context ends.
 		c.cp, c.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
 			ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=6s", "--node-monitor-period=1s"},

@@ -110,7 +110,8 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// configuration returns the catalog of --config, or otherwise the built-in catalog, with the account of --token.
+// configuration returns the catalog in the file of --config or, without this flag, the built-in catalog. If there is a
+// token from --token, it adds an account with this token.
 func configuration(o options) (*catalog.Catalog, error) {
 	cat := catalog.Default()
 	if o.config != "" {

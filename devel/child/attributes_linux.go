@@ -6,8 +6,8 @@ import (
 )
 
 // processAttributes returns attributes that give a child its own process group. So an interrupt from the terminal
-// reaches only this process, and this process stops its children in order. The attributes also make the kernel kill the
-// child when this process dies. All children can be killed without a loss of data.
+// reaches only this process, and this process stops its children in order. The attributes also tell the kernel to
+// kill the child when this process dies. All children can be killed without a loss of data.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -75,7 +75,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Start starts the program. It does not wait until the program is ready. The output is appended to the log.
+// Start starts the program. Start does not wait until the program is ready. The output is appended to the log.
 func (p *Process) Start() error {
 	if p.Running() {
 		return fmt.Errorf("start %s: the program is already running", p.Name)
@@ -122,12 +122,12 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Await calls ready repeatedly until it returns no error. It returns an error if the process ends or ctx is done first.
-// The error contains the end of the log. If the process ended because its address is in use, the error wraps
-// ErrAddressInUse.
+// Await calls ready repeatedly until it returns no error. Await returns an error if the process ends, or if ctx is
+// done, before ready succeeds. The error contains the end of the log. If the process ended because its address is
+// in use, the error wraps ErrAddressInUse.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// If another program uses the address, that program may never respond. The context of ready is therefore canceled when
-	// the process ends.
+	// If another program is using the address, ready might wait for that program forever. The context of ready is
+	// therefore canceled when the process ends.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done
@@ -160,8 +160,8 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// Stop asks the process to end, kills it if it has not ended after grace, and returns when it has ended. It does
-// nothing if the process does not run.
+// Stop asks the process to end, kills it if it has not ended after grace, and returns when it has ended. Stop does
+// nothing if the process is not running.
 func (p *Process) Stop(grace time.Duration) error {
 	if !p.Running() {
 		return nil
@@ -191,7 +191,7 @@ func (p *Process) killGroup() error {
 	return nil
 }
 
-// Kill ends the process at once and returns when it has ended. It does nothing if the process does not run.
+// Kill ends the process at once and returns when it has ended. Kill does nothing if the process is not running.
 func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
@@ -234,7 +234,7 @@ func (p *Process) Started() time.Time { return p.life.started }
 // PID returns the process ID of the program's latest run.
 func (p *Process) PID() int { return p.life.os.Pid }
 
-// logged reports whether the process wrote a text to the log in this run.
+// logged reports whether the process has written the text to its log since its latest start.
 func (p *Process) logged(text string) bool {
 	log, err := os.ReadFile(p.LogPath())
 	return err == nil && int64(len(log)) > p.life.logOffset && strings.Contains(string(log[p.life.logOffset:]), text)

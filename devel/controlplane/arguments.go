@@ -7,8 +7,8 @@ import (
 )
 
 // etcdSocket is the socket on which etcd listens: a file in the control plane's folder, which is the working directory
-// of the processes. With this relative path, the socket path is short enough in every folder. A socket file needs no
-// port, and only this user can connect to it. etcd requires the form host:port.
+// of the processes. With this relative path, the socket path is short enough in every folder. A socket file needs
+// no port, and only this user can connect to it. The URL of etcd must have the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"

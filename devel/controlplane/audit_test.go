@@ -32,7 +32,7 @@ func audit(t *testing.T, cp *ControlPlane) {
 		}
 	}
 
-	// A write must be in the log when its answer arrives.
+	// A write must be in the log before the client receives the response.
 	const n = 100
 	for i := range n {
 		must(counted.Create(ctx, configMap(fmt.Sprintf("counted-%d", i))))

@@ -198,8 +198,9 @@ func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	return cp.setUp(ctx)
 }
 
-// RestartControllerManager kills kube-controller-manager to simulate a crash, and starts it again. After an outage of
-// the API server, its informers would retry only once or twice a minute. A new process connects at once.
+// RestartControllerManager kills kube-controller-manager to simulate a crash, and starts it again. Without the
+// restart, the informers of kube-controller-manager would retry only once or twice a minute after an outage of the
+// API server. A new process connects at once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -233,8 +234,8 @@ func (cp *ControlPlane) Stop() error {
 	return err
 }
 
-// Processes returns the programs of the control plane. A program whose option is not set is in the list, but does not
-// run. Callers must not start or stop them.
+// Processes returns the programs of the control plane. The list also contains programs whose option is not set,
+// although these programs do not run. Callers must not start or stop them.
 func (cp *ControlPlane) Processes() []*child.Process {
 	return []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
@@ -244,8 +245,8 @@ func (cp *ControlPlane) Processes() []*child.Process {
 // If several control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
-// detectorVariable is an environment variable that makes client-go check every second that nothing has changed the
-// objects in its caches. Tests set it to check the caches of Machinist, not the caches of the control plane.
+// detectorVariable is an environment variable that tells client-go to check every second that no code has changed
+// the objects in its caches. Tests set it to check the caches of Machinist, not the caches of the control plane.
 const detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
 
 func (cp *ControlPlane) newProcess(name, path string) *child.Process {

@@ -48,8 +48,8 @@ type Options struct {
 	ExtraControllerManagerArgs []string
 
 	// Prepare is called with the administrator's configuration when the API server is ready, before
-	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds, and does not
-	// collect their garbage before that.
+	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds, and until
+	// then it does not collect garbage of these kinds.
 	Prepare func(context.Context, *rest.Config) error
 
 	// Output receives a line per step of Start, and a line when a process ends unexpectedly. By default nothing is

@@ -67,7 +67,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, certPEM: encodeCert(der)}, nil
 }
 
-// client issues a certificate for a user in the groups.
+// client issues a client certificate for a user who is in the given groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -80,7 +80,7 @@ var apiServerNames = []string{
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// server issues a certificate for a server on loopback and on the addresses.
+// server issues a certificate for a server that listens on loopback and on the given addresses.
 func (a *authority) server(name string, names []string, addresses ...net.IP) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// requestTimeout is the timeout of one request. If a request hangs, it is then repeated.
+// requestTimeout is the timeout of one request. A request that takes longer is canceled and sent again.
 const requestTimeout = 10 * time.Second
 
 const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -85,7 +85,7 @@ func bindGroup(name, role, group string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// get fails unless GET of the URL returns 200.
+// get returns an error unless the response to a GET of the URL has the status 200.
 func (cp *ControlPlane) get(ctx context.Context, url string) error {
 	return cp.do(ctx, http.MethodGet, url, nil, http.StatusOK)
 }

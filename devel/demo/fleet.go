@@ -30,8 +30,8 @@ type fleet struct {
 	objects func() ([]client.Object, error)
 }
 
-// create creates the objects of the example, as a user would. If declare is set, create calls it for each object first,
-// and declare may change the object.
+// create creates the objects of the example, as a user would. If the function declare is set, create calls it for
+// each object first. The function may change the object.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := f.objects()
 	if err != nil {
@@ -106,7 +106,7 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// checkKept returns an error if a machine of the list before was deleted, is being deleted, or is marked for
+// checkKept returns an error if a machine in the list before was deleted, is being deleted, or is marked for
 // replacement.
 func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	for i := range before {
@@ -126,11 +126,11 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	return nil
 }
 
-// size is the size of a terminal, in characters.
+// size is the width and the height of a terminal, in characters.
 type size struct{ columns, rows int }
 
-// wide is the minimum number of columns of a terminal that shows the names of Nodes. These usually equal the names of
-// the machines.
+// wide is the number of columns from which a terminal also shows the names of Nodes. These usually equal the names
+// of the machines.
 const wide = 100
 
 // table returns the lines of a table that fits into a terminal and leaves one row for the cursor. If the terminal is
@@ -215,7 +215,7 @@ func (s snapshot) summary() string {
 	return text
 }
 
-// waitsFor returns the reason for which the machine is not Ready, or for which its deletion has not finished.
+// waitsFor returns the reason why the machine is not Ready, or why its deletion has not finished.
 func waitsFor(m *v1beta1.Machine) string {
 	kind := v1beta1.ConditionReady
 	if !m.DeletionTimestamp.IsZero() {

@@ -95,7 +95,7 @@ func (sc *scenario) declare(o client.Object) {
 	}
 }
 
-// scenarioEnv contains everything that the steps of a scenario use.
+// scenarioEnv contains everything that a step of a scenario may use.
 type scenarioEnv struct {
 	stack   *stack.Stack
 	fleet   fleet
@@ -131,8 +131,8 @@ func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) 
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until done returns true for the fleet, and checks that certain machines are kept. It fails as
-// soon as one of the machines in the list before is lost.
+// awaitFleetKeeping waits until done returns true for the fleet, and checks that certain machines are kept.
+// awaitFleetKeeping fails as soon as one of the machines in the list before is missing.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {
@@ -142,7 +142,7 @@ func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Ma
 	return errors.Join(err, lost)
 }
 
-// poll calls missing repeatedly until it returns no error.
+// poll calls the function missing repeatedly until it returns no error.
 func (s *scenarioEnv) poll(ctx context.Context, missing func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 	defer cancel()

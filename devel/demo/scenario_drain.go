@@ -132,7 +132,7 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// current returns the current state of the deleted machine, or an empty Machine if the machine no longer exists.
+// current reads the deleted machine again. If the machine no longer exists, current returns an empty Machine.
 func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {
@@ -152,7 +152,7 @@ func (d *drainScenario) blocked(s snapshot) bool {
 		d.named(drained.Message) && deleting != nil && deleting.Reason == v1beta1.ReasonDraining && d.named(deleting.Message)
 }
 
-// named reports whether a text names the pod and the budget.
+// named reports whether a text contains the names of the pod and the budget.
 func (d *drainScenario) named(text string) bool {
 	return strings.Contains(text, d.pod.Name) && strings.Contains(text, budget)
 }

@@ -26,8 +26,8 @@ const (
 // meltdownScenario shows a network failure in which most nodes stop reporting their status at the same time.
 type meltdownScenario struct {
 	*scenarioEnv
-	// before contains the machines at the start. The nodes of the first machines stop reporting their status. All of these
-	// nodes recover, except the node of the very first machine.
+	// before lists the machines that exist at the start. The nodes of the first machines stop reporting their
+	// status. All of these nodes recover, except the node of the very first machine.
 	before []v1beta1.Machine
 	// recovered is the time at which the health check allowed remediation again.
 	recovered time.Time

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Backend is a cloud that a Stack uses, together with its provider. A provider in another module implements Backend in
-// that module, for its own demo and tests.
+// Backend is a cloud that a Stack can use, together with the provider for this cloud. A provider in another module
+// implements Backend in that module, for its own demo and tests.
 type Backend interface {
 	// Driver returns the name of the provider, and Program returns the name of the provider's program.
 	Driver() string
@@ -78,8 +78,8 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 
 // Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// First is the number of machines at the start of the tour, Most is the largest number, and Last is the number before
-	// the fleet is deleted.
+	// First is the number of machines at the start of the tour. Most is the largest number of machines during the
+	// tour. Last is the number of machines before the fleet is deleted.
 	First, Most, Last int32
 	// Patience is the time limit of each step of the tour.
 	Patience time.Duration

@@ -69,7 +69,8 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs returns the flags that only the provider has. args are the flags for its cloud.
+// providerArgs returns the flags that the provider has and the manager does not have. args are the flags for the
+// provider's cloud.
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Each name is the name of a process, of its user and of its Lease.
+// Each of these names is used for a process, for its user and for its Lease.
 const (
 	Manager  = "machinist-manager"
 	Provider = "machinist-provider-sim"
@@ -54,7 +54,7 @@ type Stack struct {
 	backend   Backend
 	dir       string
 	temporary bool
-	// shares reports whether the target cluster belongs to another Stack.
+	// shares is true if the target cluster belongs to another Stack.
 	shares     bool
 	cloudURL   string
 	cloudToken string

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// webhooks reports whether the two processes serve their webhooks. Webhooks need a certificate. If a process is started
-// by hand or works in one namespace only, it does not create one.
+// webhooks reports whether the two processes serve their webhooks. Webhooks need a certificate. A process that is
+// started by hand, or that works in one namespace only, does not create a webhook configuration.
 func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
 
 // WebhookArgs returns the flags with which a process serves its webhook on a loopback address.

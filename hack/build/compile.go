@@ -93,8 +93,8 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads the output of `go build -v`. It counts each line with a package name as progress, and returns all other
-// lines.
+// follow reads the output of `go build -v` while the build runs. It counts each line with a package name as
+// progress, and returns all other lines.
 func follow(from io.Reader, p *progress) string {
 	var output strings.Builder
 	lines := bufio.NewScanner(from)

@@ -46,12 +46,13 @@ type controlPlane struct {
 	version, etcd string
 	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
 	modfile string
-	// cache is the folder that contains folder. The name of folder consists of the version and a hash of go.mod and
-	// go.sum. cache also contains a link with the name of the version, which points to folder.
+	// cache is the folder that contains the field folder. The name of folder consists of the version and a hash of
+	// go.mod and go.sum. cache also contains a link with the name of the version, which points to folder.
 	cache, folder string
 	// mode is "build", "download" or "auto". In the mode auto, programs are built if the download fails.
 	mode string
-	// assets is a folder with existing programs. These are used without changes. If assets is empty, there are none.
+	// assets is a folder that already contains programs. These are used without changes. If assets is empty, there
+	// is no such folder.
 	assets     string
 	downloader downloader
 }
@@ -284,7 +285,7 @@ func (c *controlPlane) download(ctx context.Context, names []string) error {
 	return nil
 }
 
-// release returns where a program of this version is published.
+// release returns the URL of a program's release for this version.
 func (c *controlPlane) release(name string) release {
 	if name == "etcd" {
 		archive := "etcd-" + c.etcd + "-linux-" + runtime.GOARCH

@@ -23,8 +23,8 @@ import (
 // A release is a published program.
 type release struct {
 	url string
-	// member is the path of the program in the archive, if url refers to a .tar.gz archive. If url refers to the program
-	// itself, member is empty.
+	// member is the path of the program in the archive to which url refers. If url refers to the program itself,
+	// member is empty.
 	member string
 }
 
@@ -184,7 +184,7 @@ type watchdog struct {
 	limit  time.Duration
 }
 
-// reset restarts the timer. It is called when data has arrived.
+// reset restarts the timer. Call reset whenever data has arrived.
 func (w *watchdog) reset() {
 	w.timer.Stop()
 	w.timer = time.AfterFunc(w.limit, func() { w.cancel(fmt.Errorf("no data for %s", w.limit)) })

@@ -122,7 +122,7 @@ func (p *progress) end() {
 	}
 }
 
-// roughDuration formats a duration in seconds, or in minutes from 90 seconds on.
+// roughDuration formats a duration in seconds if it is shorter than 90 seconds, and otherwise in minutes.
 func roughDuration(d time.Duration) string {
 	if d < 90*time.Second {
 		return fmt.Sprintf("%d s", int(d.Seconds()+0.5))

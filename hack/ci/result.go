@@ -20,9 +20,9 @@ type result struct {
 	// Minutes is the limit of the target.
 	Minutes   float64
 	Wall, CPU time.Duration
-	// Passed and Failed are the numbers of tests, including subtests. Skipped contains the names of skipped tests. Each
-	// name consists of the last element of the package path, a dot and the name of the test. Unexpected contains the
-	// skipped tests that must not be skipped.
+	// Passed and Failed are the numbers of tests, including subtests. Skipped contains the names of skipped tests.
+	// A name consists of the last element of the package path, a dot and the name of the test. Unexpected contains
+	// the skipped tests that must not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
 	// Notes contains the checks that scripts skipped, each with the reason.

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget validates a MachineDisruptionBudget. The parameter now is the time of the request.
+// Budget validates a MachineDisruptionBudget. The parameter now contains the time of the request.
 func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	v.refuse(validation.Budget(b)...)
 	limit, percentage, _ := validation.MaxDisrupted(b.Spec.MaxDisrupted)
@@ -19,7 +19,7 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 		return v
 	case percentage && limit == 100:
 		v.warn(validation.BudgetMaxDisrupted, "100%% does not limit anything")
-	// The budget that `machinist pause --fleet` creates has no windows on purpose.
+	// The budget that `machinist pause --fleet` creates deliberately has no windows.
 	case limit == 0 && len(b.Spec.Windows) == 0 && b.Name != disruption.PauseBudget:
 		v.warn(validation.BudgetMaxDisrupted, "%s without windows blocks all disruptions until the budget is changed%s",
 			b.Spec.MaxDisrupted.String(), blocksRemediation(b.Spec.Reasons))
@@ -35,8 +35,8 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	return v
 }
 
-// blocksRemediation returns the last part of the warning about a budget that allows no disruptions. It is empty unless
-// the budget also blocks the replacement of broken machines.
+// blocksRemediation returns the last part of the warning about a budget that allows no disruptions. The result is
+// empty unless the budget also blocks the replacement of broken machines.
 func blocksRemediation(reasons []v1beta1.DisruptionReason) string {
 	if len(reasons) == 0 || slices.Contains(reasons, v1beta1.DisruptionRemediation) {
 		return ", and broken machines are not replaced either"

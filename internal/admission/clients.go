@@ -10,8 +10,8 @@ import (
 )
 
 // verifyClients makes a server verify the certificates of clients with the authorities in a file. A client without a
-// certificate can connect, but the server refuses its requests (type limits). So a probe of the server needs no
-// certificate.
+// certificate can connect, but the server refuses its requests (type limits). Therefore a health probe of the
+// server needs no certificate.
 func verifyClients(c *tls.Config, file string) {
 	authorities := &authorityFile{name: file}
 	c.ClientAuth = tls.VerifyClientCertIfGiven

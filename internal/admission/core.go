@@ -29,7 +29,8 @@ type Core struct {
 	// the webhook does not assume that the object is missing.
 	cache, live client.Reader
 	clock       clock.PassiveClock
-	// reads merges simultaneous reads of the same class into one, and readRate limits the reads of all classes.
+	// The field reads merges simultaneous reads of the same class into one, and readRate limits the reads of all
+	// classes.
 	reads    singleflight.Group
 	readRate *rate.Limiter
 	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. The
@@ -38,8 +39,8 @@ type Core struct {
 }
 
 // NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads from
-// cache. It reads from live only if cache does not contain the class that the object refers to, because the class may
-// be new.
+// cache. The handler reads from live only if cache does not contain the class to which the object refers, because
+// the class may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}
@@ -114,14 +115,15 @@ func answer(r admission.Request, v Result) admission.Response {
 }
 
 const (
-	// liveTimeout is the timeout of a read from the API server. It is much shorter than the timeout of the webhook.
+	// liveTimeout is the timeout of a read from the API server. The timeout is much shorter than the timeout of the
+	// webhook.
 	liveTimeout = time.Second
-	// readsPerSecond and readsAtOnce limit the reads from the API server. Any client that reaches the webhook can name
-	// classes that do not exist.
+	// readsPerSecond and readsAtOnce are the rate and the burst of reads from the API server. Any client that
+	// reaches the webhook can name classes that do not exist.
 	readsPerSecond, readsAtOnce = 10, 50
 )
 
-// errManyReads is the error if a read exceeds the limit.
+// errManyReads is the error for a read that exceeds the limit.
 var errManyReads = errors.New("too many classes that the cache does not have")
 
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
@@ -147,7 +149,8 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 		if !c.readRate.AllowN(c.clock.Now(), 1) {
 			return (*v1beta1.MachineClass)(nil), errManyReads
 		}
-		// Other requests wait for this read too, so it must not be canceled with the request that started it.
+		// Other requests wait for this read too, so the read must continue even if the request that started it is
+		// canceled.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveTimeout)
 		defer cancel()
 		// The process has permission to list classes, but not to get one.
@@ -214,8 +217,8 @@ func (v *Result) warn(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// newSince drops the errors that the object already had before the update, so that an object with an existing error can
-// still be changed.
+// newSince removes the errors that the object already had before the update, so that an object with an existing
+// error can still be changed.
 func (v Result) newSince(former Result) Result {
 	v.Errors = slices.DeleteFunc(v.Errors, func(e *field.Error) bool {
 		return slices.ContainsFunc(former.Errors, func(f *field.Error) bool { return f.Error() == e.Error() })

@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// Claim is the selector of an owner of machines, together with the labels of its template.
+// Claim contains the selector of an owner of machines, and the labels of the owner's template.
 type Claim struct {
 	Kind, Name string
 	Selector   *metav1.LabelSelector
 	Labels     map[string]string // of the template
 }
 
-// Environment is the known part of the data that the validation of an object needs.
+// Environment contains the other objects that the validation needs, as far as they are known.
 type Environment struct {
 	// Class returns the class with the given name in the object's namespace. If Class is nil, references to classes are
 	// not checked.
@@ -96,7 +96,7 @@ func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
 	return v
 }
 
-// Machine validates a Machine. created is true for a new object.
+// Machine validates a Machine. The parameter created is true for a new object.
 func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
@@ -127,8 +127,8 @@ func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Envi
 	return class
 }
 
-// versionSkew adds a warning if the target cluster does not support the given version of machines. Machines of such a
-// version are created nevertheless, but a MachineDeployment does not start a rollout of it.
+// versionSkew adds a warning if the target cluster does not support the given version of machines. Machines of such
+// a version are created nevertheless, but a MachineDeployment does not roll out such a version.
 func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Environment) {
 	if _, allowed := object.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]; allowed || version == "" ||
 		s.ServerVersion == nil {

@@ -26,18 +26,18 @@ const (
 	// maxWork is the maximum number of requests that are validated at the same time. A request waits at most workWait
 	// before its validation begins.
 	maxWork, workWait = 32, time.Second
-	// bodyTimeout is the time within which a client must send its request, and answerTimeout the time within which it must
-	// read the response. API servers wait for at most 5 seconds.
+	// bodyTimeout is the time within which a client must send its request. answerTimeout is the time within which
+	// the client must read the response. API servers wait for at most 5 seconds.
 	bodyTimeout, answerTimeout = 5 * time.Second, 10 * time.Second
 )
 
-// limits bounds the memory and the time that requests use. Any client that reaches the port can send requests. Without
-// limits, such a client could use up the memory of the process.
+// limits limits the memory and the time that requests use. Any client that reaches the port can send requests.
+// Without limits, such a client could use up the memory of the process.
 type limits struct {
 	bodies, work *semaphore.Weighted
-	// Except in tests, wait is workWait and arrival is bodyTimeout.
+	// The fields wait and arrival are workWait and bodyTimeout, except in tests.
 	wait, arrival time.Duration
-	// If verified is true, only clients with a verified certificate are served.
+	// If the field verified is true, only clients with a verified certificate are served.
 	verified bool
 }
 
@@ -46,11 +46,11 @@ func newLimits(verified bool) *limits {
 		arrival: bodyTimeout, verified: verified}
 }
 
-// errBusy is the error if a request exceeds the limits.
+// errBusy is the error for a request that exceeds the limits.
 var errBusy = errors.New("too many admission requests at the same time: try again later")
 
 // guard returns a handler that calls next for each request within the limits, and refuses all other requests. If a
-// request is refused with status 429, the API server sends it again within the timeout of the webhook.
+// request is refused with status 429, the API server sends the request again within the timeout of the webhook.
 func (l *limits) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.verified && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
@@ -101,8 +101,8 @@ func refuse(w http.ResponseWriter, err error) {
 // errTooLarge is the error for a request with more than maxBody bytes.
 var errTooLarge = fmt.Errorf("the request has more than %d bytes", maxBody)
 
-// countedBody is the body of a request. It reserves memory for the bytes that have arrived, not for the announced size.
-// Otherwise a client could reserve memory without sending anything.
+// countedBody is the body of a request. The body reserves memory for the bytes that have arrived, not for the
+// announced size. Otherwise a client could reserve memory without sending any data.
 type countedBody struct {
 	from         io.Reader
 	memory       *semaphore.Weighted

@@ -26,7 +26,8 @@ func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
 	return &Provider{decoder: admission.NewDecoder(scheme), driver: driver}
 }
 
-// Handle answers one request. Validation does not need the credentials, because they may be created after the class.
+// Handle answers one request. The validation does not need the credentials, because the Secret with the credentials
+// may be created after the class.
 func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
 	template := func(t *v1beta1.MachineTemplateSpec) Result {
 		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)

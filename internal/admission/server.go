@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is the time for which the webhook is still served after the process was asked to stop. An API server keeps
-// its connection open until the response to its next request closes the connection. Connections without a request
-// within leaveTime are closed.
+// leaveTime is the time for which the webhook is still served after the process has received the request to stop.
+// An API server keeps its connection open until a response asks it to close the connection. Connections without a
+// request within leaveTime are closed.
 const leaveTime = 500 * time.Millisecond
 
 // server shuts down without losing a request. It continues to answer requests, and closes each connection after a
-// response. When this replica accepts no more connections, API servers therefore send the next request to another
+// response. Because this replica accepts no new connections then, API servers send the next request to another
 // replica.
 type server struct {
 	webhook.Server
@@ -23,7 +23,7 @@ type server struct {
 	leave   time.Duration   // leaveTime, except in tests
 }
 
-// leaveAfter makes the server close connections after ctx ends.
+// leaveAfter makes the server close its connections after ctx has ended.
 func (s *server) leaveAfter(ctx context.Context) { s.leaving = ctx.Done() }
 
 // Register implements webhook.Server.
@@ -31,7 +31,8 @@ func (s *server) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.leaving:
-			// HTTP/2 does not have the header Connection: for such a connection, the HTTP server sends GOAWAY instead.
+			// HTTP/2 has no Connection header, so the HTTP server sends a GOAWAY frame on an HTTP/2 connection
+			// instead.
 			w.Header().Set("Connection", "close")
 		default:
 		}
@@ -39,8 +40,8 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. The server stops after ctx has ended and leaveTime has passed since the process was
-// asked to stop.
+// Start implements webhook.Server. The server stops as soon as ctx has ended and leaveTime has passed since the
+// request to stop.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

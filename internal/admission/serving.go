@@ -37,14 +37,14 @@ const (
 type Serving struct {
 	// BindAddress is the address to listen on, such as ":9443". If the address is "" or "0", no webhook is served.
 	BindAddress string
-	// Hosts are the DNS names or IP addresses by which API servers reach the webhook. The default is
+	// Hosts contains the DNS names or IP addresses at which API servers reach the webhook. The default is
 	// <name>.<namespace>.svc.
 	Hosts []string
-	// CertDir is a folder with tls.crt and tls.key that another program, such as cert-manager, maintains. If it is empty,
-	// the process maintains a certificate itself.
+	// CertDir is a directory with the files tls.crt and tls.key, which another program, such as cert-manager,
+	// maintains. If it is empty, the process maintains a certificate itself.
 	CertDir string
-	// ClientCAFile is a PEM file with the certificate authorities of the clients that are served. If it is empty, all
-	// clients are served.
+	// ClientCAFile is a PEM file with certificate authorities. Only clients with a certificate of these authorities
+	// are served. If it is empty, all clients are served.
 	ClientCAFile string
 
 	keeper *certificate.Keeper
@@ -130,7 +130,8 @@ type Process struct {
 	Name string
 	// Namespace is the namespace of the process, and of its Secret.
 	Namespace string
-	// Only is the single namespace that the process serves. Empty means all namespaces.
+	// Only is the namespace that the process serves, or empty if the process serves all namespaces. Empty means all
+	// namespaces.
 	Only    string
 	Manager manager.Manager
 	// Mutating handles the mutating webhook. The field is nil if the process has no mutating webhook.

@@ -16,8 +16,8 @@ import (
 // completionTimeout is the maximum time that shell completion waits for a response of the API server.
 const completionTimeout = 3 * time.Second
 
-// completion completes TYPE/NAME and TYPE NAME with the names of objects in the cluster. If the cluster cannot be read,
-// no names are offered.
+// completion returns a function for shell completion, which suggests the names of objects in the cluster for TYPE/NAME
+// and TYPE NAME. If the cluster cannot be read, no names are offered.
 func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		prefix, kinds := "", allowed
@@ -51,7 +51,8 @@ func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string)
 	}
 }
 
-// completeName completes NAME, for commands with exactly one argument, with the names of objects in the cluster.
+// completeName returns a function for shell completion, which suggests the names of objects in the cluster for NAME. It
+// is for commands with exactly one argument.
 func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

@@ -119,7 +119,7 @@ func explain(err error, server string) error {
 }
 
 // isUnknownResource reports whether the API server returned 404 because it does not serve the path of the request. If
-// only the object does not exist, the 404 contains the name of the object.
+// the server does serve the path, and only the object does not exist, the response contains the name of the object.
 func isUnknownResource(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

@@ -49,7 +49,7 @@ func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]
 // maxConflicts is the maximum number of attempts to write an object while other clients keep updating its status.
 const maxConflicts = 10
 
-// edit changes a deployment. It returns an error if another client has changed the specification since d was read.
+// edit changes a deployment. If another client has changed the specification since d was read, edit returns an error.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
 	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {

@@ -20,8 +20,8 @@ const (
 	// shortWatch is the expected minimum duration of a watch. If a watch ends earlier, the next watch starts after a delay
 	// instead of at once.
 	shortWatch = time.Second
-	// rejectionTimeout is how long a request is retried if the API server rejects it although it accepted the same request
-	// before. A restarted API server answers requests before it has loaded the RBAC rules, and rejects them until then.
+	// rejectionTimeout is the time for which a rejected request is retried if the API server accepted the same request
+	// before. After a restart, the API server rejects requests until it has loaded the RBAC rules.
 	rejectionTimeout = 30 * time.Second
 )
 

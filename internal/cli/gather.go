@@ -137,10 +137,10 @@ func providerOf(m *v1beta1.Machine) string {
 // systemNamespaceUsage is the help text of the flag --system-namespace.
 const systemNamespaceUsage = "namespace of the leases of Machinist's processes; by default machinist-system, kube-system and the machines' namespace are tried"
 
-// systemNamespaces returns the namespaces to search for the leases and records of the processes. If the user has set
-// system, this namespace is the only one. Otherwise the result consists of the usual namespaces and the namespace of
-// the objects. The namespace of the objects is included because a process that manages only this namespace stores its
-// lease and its records there.
+// systemNamespaces returns the namespaces to search for the leases and records of the processes. If the flag
+// --system-namespace is set, the argument system is its value, and the result is only this namespace. Otherwise the
+// result consists of the usual namespaces and the namespace of the objects. The namespace of the objects is included
+// because a process that manages only this namespace stores its lease and its records there.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -152,8 +152,8 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process reads the lease of a process to determine whether the process is running. If the lease cannot be read, unread
-// explains why.
+// process reads the lease of a process to determine whether the process is running. If the lease cannot be read, the
+// result unread explains why.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string

@@ -75,7 +75,7 @@ func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), arg
 	return outcome{out: out.all.String(), err: errors.String(), failed: err}
 }
 
-// hook is a writer. As soon as the text in the field words has been written, the hook calls the callback. It calls the
+// hook is a writer. The hook calls the callback as soon as the text in the field words has been written. It calls the
 // callback only once.
 type hook struct {
 	words string

@@ -41,7 +41,7 @@ func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == 
 
 // waitFor watches a Migration until the function reached returns true. Meanwhile it shows the progress and the problems
 // of the migration. Finally it returns the latest version of the Migration. If the user interrupts the command, the
-// error contains the text that was passed as interrupted.
+// error contains the text in the argument interrupted.
 func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
 	reached func(*v1beta1.Migration) (bool, error)) (*v1beta1.Migration, error) {
 	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.

@@ -98,8 +98,8 @@ of the deployments allow.`,
 	return cmd
 }
 
-// printPauses calls the function do, and prints the namespaces that do has paused or resumed. It prints them even if do
-// also returns an error.
+// printPauses calls the function in the argument do, and prints the namespaces that this function has paused or
+// resumed. It prints them even if the function also returns an error.
 func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
 	c, err := e.Connect()
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptio
 	return nil
 }
 
-// resume deletes the disruption budget with which "pause" has paused a fleet. It does this in each selected namespace.
+// resume deletes the disruption budgets with which "pause" has paused the fleets of the selected namespaces.
 func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	var list v1beta1.MachineDisruptionBudgetList
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: disruption.PauseBudget}}

@@ -30,7 +30,7 @@ func (c *Cluster) dryRunApply(ctx context.Context, doc document) (before, after 
 	case err != nil:
 		return nil, nil, c.Explain(err)
 	}
-	// When the client reads an object, it leaves the kind empty.
+	// The client does not set the kind of an object that it reads.
 	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	kind, data, err := patchFor(live, doc)
 	if err != nil {

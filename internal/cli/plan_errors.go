@@ -27,8 +27,9 @@ func (r *invalidDocument) Error() string {
 func (r *invalidDocument) Unwrap() error { return r.err }
 
 // explain converts an error about invalid fields to an error that lists these fields with their values. It returns
-// other errors unchanged. The original message of the API server is less useful. For an unknown field, it repeats the
-// whole object. For a value of the wrong type, it contains the type instead of the value.
+// other errors unchanged. The original message of the API server is less useful. For an unknown field, the original
+// message repeats the whole object. For a value of the wrong type, the original message contains the type instead of
+// the value.
 func (d document) explain(err error) error {
 	var rejection apierrors.APIStatus
 	if !errors.As(err, &rejection) {

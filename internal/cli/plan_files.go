@@ -78,8 +78,8 @@ func (d *documents) decode(content []byte, source string) error {
 	}
 }
 
-// extensions are the file extensions that count as manifests. If a path is a folder, only files with these extensions
-// are read, as in kubectl.
+// extensions are the file extensions of manifests. If a path is a folder, only files with these extensions are read, as
+// in kubectl.
 var extensions = []string{".json", ".yaml", ".yml"}
 
 // expand replaces each folder with the files in it, sorted by name.

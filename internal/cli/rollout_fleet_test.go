@@ -139,8 +139,8 @@ func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) 
 	}, client.InNamespace(f.namespace))
 }
 
-// fakeProvider acts as the provider. If a class is in blocked, its machines do not become Running. If a class is in
-// broken, its machines fail.
+// fakeProvider acts as the provider. If the map blocked contains a class, the machines of this class do not become
+// Running. If the map broken contains a class, the machines of this class fail.
 type fakeProvider struct {
 	api             client.Client
 	namespace       string

@@ -1,5 +1,5 @@
 // Package install installs the API group in a cluster: its CustomResourceDefinitions, admission policies and flow
-// control. It is used by the demo and by tests, and applies what the charts render.
+// control. The demo and the tests use this package. It applies the same objects that the charts render.
 package install
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// fieldOwner is the field manager of the installed fields. Therefore, another installation reverts changes by other
-	// clients.
+	// fieldOwner is the field manager of the installed fields. Therefore, if Install is called again, it reverts
+	// changes by other clients.
 	fieldOwner = client.FieldOwner("machinist-install")
 
 	// pollInterval is the time between two checks whether the API server serves the definitions. This takes about a
@@ -33,8 +33,8 @@ const (
 )
 
 // Install installs the CustomResourceDefinitions, waits until they are served, and installs the admission policies and
-// the flow control. The API server enforces the policies and the flow control only a moment after Install has returned.
-// To upgrade, call Install again. Install stops waiting when the context ends.
+// the flow control. The API server begins to enforce the policies and the flow control only a moment after Install
+// has returned. To upgrade, call Install again. Install stops waiting when the context ends.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -155,7 +155,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return errors.New("not established yet")
 }
 
-// nonTransient returns the error if waiting does not help, and nil for any other error.
+// nonTransient returns the error if a retry cannot succeed, and nil for any other error.
 func nonTransient(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -26,18 +26,18 @@ import (
 // maxRecheck is the maximum time between the two reads.
 const maxRecheck = 15 * time.Second
 
-// recheckAfter returns the time that must pass after the first read, so that the second read counts. The settle time
-// shows how outdated the reads of this cloud can be. A quarter of the settle time is enough for a replica to catch up.
-// It is also short enough to replace a preempted instance within seconds.
+// recheckAfter returns the minimum time between the first and the second read. An earlier second read would prove
+// nothing. The settle time shows how outdated the reads of this cloud can be. A quarter of the settle time is enough
+// for a replica to catch up. It is also short enough to replace a preempted instance within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is the age from which the cloud must show an instance, even if another process created the instance. It
-// is longer than the longest call, and longer than the maximum difference between the clocks of two processes.
+// longLaunched is the age at which the cloud must show an instance, even if another process created the instance. It is
+// longer than the longest call, and longer than the maximum difference between the clocks of two processes.
 const longLaunched = 10 * time.Minute
 
-// showsWithin returns the time within which the cloud must start to show the recorded instance. A result of zero or
-// less means that the cloud must already show it. If this process created or adopted the instance, it knows when that
-// call ended. If another process did, that call ended before this process became the leader.
+// showsWithin returns how long the cloud may still fail to show the recorded instance. A result of zero or less means
+// that the cloud must already show it. If this process created or adopted the instance, it knows when that call ended.
+// If another process did so, that call ended before this process became the leader.
 func (s *instanceStep) showsWithin() time.Duration {
 	settle := s.Cloud.CreateSettle()
 	since := s.states.createdAt(s.machine)
@@ -87,8 +87,8 @@ func (s *instanceStep) noteShown() {
 	}
 }
 
-// followAbsent handles a Machine whose instance the cloud does not show. If the status contains the instance (known is
-// true), the status stays unchanged until the instance counts as absent. Until then, the Node may still register.
+// followAbsent handles a Machine whose instance is not shown by the cloud. If the status contains the instance (known
+// is true), the status stays unchanged until the instance counts as absent. Until then, the Node may still register.
 func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return onMachine // Its owner replaces it.
@@ -139,8 +139,8 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	return s.after(poll)
 }
 
-// recordGone records that the instance is gone, so that later passes of this deletion skip the check. The record is
-// written to the status with the next other change.
+// recordGone records that the instance is gone. Later passes of this deletion then skip the check. The record is
+// written to the status together with the next other change.
 func (s *teardownStep) recordGone() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")

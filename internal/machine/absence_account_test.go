@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// inAccount creates a Machine whose instance runs in one account, and then replaces the credentials with credentials of
+// inAccount creates a Machine whose instance runs in one account. It then replaces the credentials with those of
 // another account.
 func inAccount(t *testing.T) *world {
 	t.Helper()

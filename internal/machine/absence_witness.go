@@ -21,7 +21,8 @@ import (
 // an instance counts as absent, the controller therefore checks other instances, the witnesses: instances of the same
 // class whose Nodes are Ready. If the cloud also answers NotFound for the witnesses, the first answer proves nothing.
 // This state ends automatically. If all instances are really gone, their Nodes soon stop being Ready, and there are no
-// more witnesses. If no other machine of the class has a Ready Node, the answer is believed without a witness.
+// more witnesses. If no other machine of the class has a Ready Node, the controller accepts the answer without a
+// witness.
 
 const (
 	// maxWitnesses is the maximum number of other instances that the controller checks. More than one is needed, because
@@ -31,8 +32,8 @@ const (
 	askWitnessesAgain = 30 * time.Second
 )
 
-// inconclusive is the error for a NotFound answer that does not prove that the instance is absent. Its text explains
-// why.
+// inconclusive is an error that explains why a NotFound answer does not prove that the instance is absent. Its text
+// explains why.
 type inconclusive string
 
 // Error implements error.
@@ -45,8 +46,8 @@ func witnessDenied(machine string) inconclusive {
 		"project.", machine))
 }
 
-// confirmNotFound returns an error if the NotFound answer of the cloud does not prove that the instance is absent. This
-// is so if the cloud also answers NotFound for other instances that run, or if it does not answer for them.
+// confirmNotFound returns an error if the NotFound answer of the cloud does not prove that the instance is absent. It
+// does so if the cloud also answers NotFound for other instances that run, or gives no answer for them.
 func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) error {
 	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
 		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {

@@ -76,8 +76,8 @@ func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
 	}
 }
 
-// Witnesses are chosen from the class from which the instance was created, even if the machine's specification now
-// names another class.
+// The witnesses belong to the class from which the instance was created, even if the machine's specification now names
+// another class.
 //
 // Rule: absence-needs-trustworthy-cloud.
 func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
@@ -122,7 +122,7 @@ func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
 	}
 }
 
-// If the cloud answers NotFound for all instances, the deletion of a machine does not end.
+// If the cloud answers NotFound for all instances, a deletion cannot be completed.
 //
 // Rules: absence-needs-trustworthy-cloud, gone-is-confirmed.
 func TestDeletionWaitsWhileTheCloudFindsNoInstanceAtAll(t *testing.T) {

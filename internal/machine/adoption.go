@@ -17,8 +17,8 @@ import (
 )
 
 // If a Machine is created with a provider ID, it adopts the instance with this ID. The tags of an instance identify the
-// Machine to which the instance belongs. Until an instance has the tags of this Machine, the controller only adds the
-// tags and does not change the instance otherwise, even if the Machine is deleted.
+// Machine to which the instance belongs. Until the instance has the tags of this Machine, the controller adds these
+// tags and changes nothing else, even if the Machine is deleted.
 
 // refusedAdoption is the policy for retrying a refused adoption. A retry can succeed, because the instance may be
 // created later, or another client may remove the tags of another Machine.
@@ -59,7 +59,7 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 // adoptionStep adopts the existing instance whose provider ID was set when the Machine was created.
 type adoptionStep struct{ *pass }
 
-// run adopts the instance. If the instance already has the Machine's tags, run only records it.
+// run adopts the instance. If the instance already has the Machine's tags, it only records the instance.
 func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(s.machine) {
 		return onMachine, nil
@@ -113,8 +113,8 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	return s.addTags(ctx, inputs, former)
 }
 
-// refusedByDriver reports whether the driver refuses the request, for example because the provider ID does not belong
-// to this cloud. All other errors mean that the driver could not find out whether the request is possible.
+// refusedByDriver reports whether the driver refuses an adoption, for example because the provider ID does not belong
+// to this cloud. All other errors mean that the driver could not determine whether the adoption is possible.
 func refusedByDriver(err error) bool {
 	code := provider.CodeOf(err)
 	return code == provider.InvalidArgument || code == provider.FailedPrecondition
@@ -187,7 +187,7 @@ func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string
 // formerIdentity returns the identity that the Machine had in a lost or moved cluster. It returns nil if the instance
 // does not have the tags of that identity, or if the class does not permit the adoption. A cluster never has two
 // Machines with the same namespace and name. Therefore, the instance cannot belong to another Machine of this cluster,
-// whatever UID is in its tags.
+// even if its tags contain another UID.
 func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
 		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.adoptFromProblem(inputs) != "" {
@@ -273,8 +273,8 @@ func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machin
 	return nil, nil
 }
 
-// excludeLaunch makes sure that no launch has created an instance for the Machine, and that none may still create one.
-// The provider ID may have been set only after a launch.
+// excludeLaunch checks that no launch has created an instance for the Machine, and that no earlier launch can still
+// create one. The provider ID may have been set only after a launch.
 func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := s.launch.createUnsettled(); left > 0 {
 		s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
@@ -302,7 +302,7 @@ func (s *adoptionStep) refuseAdoption(why string) progress {
 	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
-// retryLookup records an error that does not show whether the instance can be adopted, and retries later.
+// retryLookup records an error that leaves open whether the instance can be adopted, and schedules a retry.
 func (s *adoptionStep) retryLookup(err error) progress {
 	reason := s.instance.lookupFailed(err)
 	if s.launch.reportNotLaunched(reason, messageOf(err)) {

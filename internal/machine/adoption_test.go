@@ -72,8 +72,7 @@ func (w *world) instance(id string) *fakecloud.Instance {
 	return nil
 }
 
-// wantUntouched fails the test if the instance or its Node was changed, or if the cloud was called for anything except
-// reads.
+// wantUntouched fails the test if the instance or its Node was changed, or if any call to the cloud was not a read.
 func (w *world) wantUntouched(id string) {
 	w.t.Helper()
 	if in := w.instance(id); in == nil || in.MachineUID != "" || in.ClusterID != "" || in.State != provider.StateRunning {
@@ -219,7 +218,7 @@ func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	}
 }
 
-// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud does not show whether the instance can
+// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud does not prove that the instance cannot
 // be adopted. The adoption is retried, and the machine does not fail. If the driver cannot adopt instances, this is
 // reported.
 func TestErrorsOfAdoption(t *testing.T) {

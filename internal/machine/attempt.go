@@ -19,9 +19,9 @@ import (
 )
 
 // tokenReserve is the time for which a bootstrap token stays valid after the Machine's time to join is over. The
-// reserve is needed because an outage of the target cluster does not count as time to join (rule
-// join-timeout-fails-machine), and because a cluster that has recovered removes expired tokens at once. The token is
-// deleted earlier if the Machine has joined or has failed.
+// reserve has two reasons: an outage of the target cluster does not count as time to join (rule
+// join-timeout-fails-machine), and a cluster that has recovered removes expired tokens at once. The token is deleted
+// earlier if the Machine has joined or has failed.
 const tokenReserve = time.Hour
 
 // maxTokenLife is the maximum validity of a bootstrap token without tokenReserve. Until the token expires, anyone who
@@ -86,8 +86,8 @@ func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	return nil, s.openAttempt(ctx, attempt)
 }
 
-// createUnsettled returns the time for which an earlier Create, of this process or another one, may still create an
-// instance that the cloud does not show yet.
+// createUnsettled returns how much longer an earlier Create may still create an instance that the cloud does not show
+// yet. The earlier Create may come from this process or another one.
 func (s *launchStep) createUnsettled() time.Duration {
 	since := s.states.get(s.machine).launch.ambiguousAt
 	if since.Before(s.leading) {
@@ -121,7 +121,7 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 }
 
 // renderUserData renders the user data template. If the template uses a bootstrap token, renderUserData also creates
-// the token. The returned progress is not next if a new attempt must be opened first.
+// the token. If a new attempt must be opened first, the returned progress is not next.
 func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {

@@ -116,7 +116,7 @@ func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	}
 }
 
-// Before a Create, the Machine is read from the API server, because a cache may be outdated by any amount of time.
+// Before a Create, the Machine is read from the API server, because the cached Machine may be very old.
 //
 // Rule: no-create-from-stale-view.
 func TestAStaleCacheCreatesNothing(t *testing.T) {

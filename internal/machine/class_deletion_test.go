@@ -51,8 +51,8 @@ func TestAClassThatIsBeingDeletedServesWhileItIsInUse(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// If no instance was requested for the machine, the machine reports that it does not hold the class, even if other
-// inputs of the launch are missing.
+// If no instance was requested for the machine, the machine reports that it does not hold the class. It does so even if
+// other inputs of the launch are missing.
 //
 // Rules: launch-needs-protected-inputs, class-deletion-is-decided.
 func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
@@ -127,8 +127,8 @@ func TestInstanceOfALostCreateHoldsItsClass(t *testing.T) {
 }
 
 // The machine waited while its class was deleted, and is launched from a new class with the same name. Before Create is
-// called, the API server must record that the machine holds the new class. If the process is killed during the call,
-// nothing else would show this.
+// called, the API server must record that the machine holds the new class. If the process is killed during the call, no
+// other record would show that the machine holds the new class.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {

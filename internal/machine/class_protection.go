@@ -93,7 +93,7 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 	return next, nil
 }
 
-// holdClass removes the report that the Machine does not hold its class. It is called before the cloud is called.
+// holdClass withdraws the Machine's report that it does not hold its class. It is called before the cloud is called.
 func (s *launchStep) holdClass(ctx context.Context) error {
 	if !resolve.ReleasesClass(s.machine) {
 		return nil

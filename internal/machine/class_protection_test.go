@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// Waits for the finalizers are usually so short that they are not reported.
+// The waits for finalizers are usually so short that the status does not report them.
 //
 // Rule: launch-needs-protected-inputs.
 func TestLaunchWaitsForProtectedClassAndCredentials(t *testing.T) {

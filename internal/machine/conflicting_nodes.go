@@ -25,8 +25,8 @@ import (
 // contains the provider ID, the ID alone proves nothing. In this case, the mark on the Node or the provider must
 // confirm that the Node belongs to the Machine.
 
-// splitConflicting divides the Nodes with the Machine's provider ID into those that may belong to the Machine and those
-// that conflict with it.
+// splitConflicting divides the Nodes with the Machine's provider ID into two groups: Nodes that may belong to the
+// Machine, and Nodes that conflict with it.
 func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
@@ -98,9 +98,9 @@ func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Nod
 	return nodeProviderID(inputs.NodeProviderID, instance) == node.Spec.ProviderID, nil
 }
 
-// renamed reports whether the provider now returns the Node's name as the name of the Machine's Node. The name in the
-// status may have been written by another client. The provider is asked once for each conflicting Node. A deletion does
-// not wait for the provider's answer.
+// renamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
+// the status may have been written by another client. The provider is asked once for each conflicting Node. A deletion
+// does not wait for the provider's answer.
 func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if s.states.get(s.machine).registration.reportedConflict == node.UID {
 		return false, nil
@@ -159,7 +159,7 @@ func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 		other.Name)
 }
 
-// namedByProvider reports whether the provider returns this name as the name of the Machine's Node.
+// namedByProvider reports whether the Machine's Node has this name according to the provider.
 func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
 	instance, _, err := s.fromProvider(ctx)
 	return err == nil && instance.NodeName == name, err

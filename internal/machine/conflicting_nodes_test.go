@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// named gives a Node a name that differs from the name that the instance has in the cloud.
+// named gives a Node a name that differs from the Node name of its instance in the cloud.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
 // A kubelet can set any provider ID on its Node. If a hostile kubelet sets the provider ID of another instance, it gets
-// nothing that belongs to that instance's machine. It also cannot prevent the registration of the right Node.
+// no access to anything of that instance's machine. It also cannot prevent the registration of the right Node.
 //
 // Rule: node-name-from-provider.
 func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
@@ -243,7 +243,7 @@ func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
 	}
 }
 
-// If the cache shows the Node of status.nodeRef, the cache is not outdated. If a Node has another provider ID, it is
+// If the Node of status.nodeRef is in the cache, the cache is not outdated. If a Node has another provider ID, it is
 // not accepted.
 //
 // Rule: node-ref-is-no-proof.

@@ -230,8 +230,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// confirm reads the Machine from the API server before an action that a newer version of the Machine could forbid. A
-// cache may be outdated by any amount of time.
+// confirm reads the Machine from the API server before an action that a newer version of the Machine could forbid. The
+// cached Machine may be very old.
 func (p *pass) confirm(ctx context.Context, before string) error {
 	live := &v1beta1.Machine{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
@@ -245,7 +245,7 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 	return nil
 }
 
-// errStale is returned by a pass that has found that the cached Machine is outdated. Such a pass writes nothing.
+// errStale is the error of a pass that has found that the cached Machine is outdated. Such a pass writes nothing.
 var errStale = errors.New("the cached machine is out of date")
 
 // providerOf returns the provider of the Machine. The provider comes from the Machine's label, its instance, its
@@ -279,8 +279,8 @@ type pass struct {
 	// the cloud was never called, because a Machine gets the provider label before the first call.
 	provider string
 	// The field before contains the Machine as the API server last returned it. The field machine contains the copy that
-	// this pass changes. Steps may directly change only the status of that copy. To change metadata or spec, they call
-	// patchMachine.
+	// this pass changes. Steps may directly change only the status of that copy. Steps may change only the status of that
+	// copy directly.
 	before  *v1beta1.Machine
 	machine *v1beta1.Machine
 	// node is the Machine's Node. It is nil until the registration step has found the Node.
@@ -343,8 +343,8 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		return onError, err
 	}
-	// The observed generation is set in two cases: if the controller has processed it completely, or if Ready is not True
-	// and explains why not. Otherwise, a client that waits for a change could see that the machine is Ready, and would not
+	// The observed generation is set if the controller has processed the generation completely, or if Ready is not True
+	// and explains why. Otherwise, a client that waits for a change could see that the machine is Ready, and would not
 	// know that this was before the change.
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation

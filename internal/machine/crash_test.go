@@ -122,7 +122,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	// A crash before an effect is the same as a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
 	// In a long life, only some effects are interrupted, because the test would take too long. The shorter lives cover
-	// lost requests. The other two modes alternate, and interrupt only each stride-th effect.
+	// lost requests. The other two modes alternate, and interrupt only every stride-th effect.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
 		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,

@@ -4,7 +4,7 @@
 //
 // A pass over a Machine runs these steps in order: claim, launch, registration, health. If the Machine has a
 // deletionTimestamp, it runs the deletion instead. The next step runs at once, unless a step has to wait. A pass sends
-// at most one patch of the Machine, one of its Node and one of its status. The reconciler can rebuild its memory at any
-// time. The memory only saves calls, and contains the times until which a Create may still take effect after its answer
-// was lost.
+// at most one patch of the Machine, one of its Node and one of its status. The reconciler can rebuild the data that it
+// keeps in memory at any time. This data only saves calls. It also contains the times until which a Create may still
+// take effect after its answer was lost.
 package machine

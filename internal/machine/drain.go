@@ -88,7 +88,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if !reachable {
-		// No controller detaches the volumes of an unreachable node, because its instance may still be running.
+		// If a node is unreachable, no controller detaches its volumes, because the instance may still be running.
 		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is unreachable.")
 		return next, nil
 	}
@@ -113,8 +113,8 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 
 // awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. If the status already
 // contains a report, awaitFirstCheck repeats this report. Otherwise, a deletion reports nothing, so that the drain of
-// an empty node causes no write. But an update must report the drain immediately, because the same pass would otherwise
-// uncordon the node.
+// an empty node causes no write. An update, however, must report the drain immediately, because the same pass would
+// otherwise uncordon the node.
 func (s *drainStep) awaitFirstCheck() {
 	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
@@ -155,9 +155,9 @@ type drainReport struct {
 	at                    time.Time
 }
 
-// unlessReported normally returns the outcome unchanged. But if another process has just replaced the message that this
-// process wrote, unlessReported returns the message of the other process. This happens if two processes both assume
-// that they are the leader, because each of them sees another state of the PodDisruptionBudgets. Otherwise, the
+// unlessReported normally returns the outcome unchanged. If another process has just replaced the message that this
+// process wrote, unlessReported returns the message of the other process instead. This happens if two processes both
+// assume that they are the leader, because each of them sees another state of the PodDisruptionBudgets. Otherwise, the
 // processes would overwrite each other's messages again and again.
 func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
@@ -233,12 +233,12 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	if !drain.Cordoned(s.node) {
 		return nil
 	}
-	// The cached Machine may be outdated. The current Machine may contain a reason to keep the node cordoned.
+	// The cached Machine may be outdated. The current Machine may require that the node stays cordoned.
 	if err := s.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
-	// A former leader may have requested an update, and the cached node may not contain this request yet. So remove the
-	// request together with the cordon. Otherwise, the agent would start the update while pods run on the node.
+	// A former leader may have requested an update, and the cached node may not contain this request yet. Therefore, the
+	// request is removed together with the cordon. Otherwise, the agent would start the update while pods run on the node.
 	node, err := drain.Uncordon(ctx, s.Target.Nodes, s.node, v1beta1.NodeAnnotationUpdateRequested,
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {

@@ -192,7 +192,8 @@ func (a *recordingDrainer) Drain(r drain.Request) drain.Outcome {
 	return a.Drainer.Drain(r)
 }
 
-// A different request would make the workers check the node again. Until the first check, the drain begins now.
+// If a request differed from the previous one, the workers would check the node again. Until the first check, the drain
+// begins now.
 func TestRepeatedDrainRequestsAreEqual(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

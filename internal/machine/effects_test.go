@@ -49,7 +49,7 @@ type effects struct {
 	seen   int
 	dead   bool
 	struck string // the effect that was interrupted
-	// The field others lists further namespaces whose Machines the indexes contain.
+	// The field others contains additional namespaces whose Machines are in the indexes.
 	others []string
 }
 

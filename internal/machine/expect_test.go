@@ -60,7 +60,7 @@ func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.Con
 	return c
 }
 
-// wantNothingLeft fails the test if anything of the machine remains, or if the machine had two instances at the same
+// wantNothingLeft fails the test if any object of the machine remains, or if the machine had two instances at the same
 // time.
 func (w *world) wantNothingLeft(name string) {
 	w.t.Helper()

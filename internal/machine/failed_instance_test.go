@@ -130,8 +130,8 @@ func TestFailedInstanceWithAnotherCodeFailsTheMachine(t *testing.T) {
 	}
 }
 
-// A cloud may report that an instance has failed because an operation on the instance failed. Its operating system may
-// continue to run.
+// A cloud may report that an instance has failed because an operation on the instance failed. The operating system of
+// the instance may continue to run.
 //
 // Rule: node-outlives-failed-state.
 func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // instanceStep updates the record of the instance in the status.
 type instanceStep struct {
 	*pass
-	// undecided is true if the cloud does not show the instance, but the instance does not count as absent yet.
+	// undecided is true if the cloud does not show the instance, but it is not certain yet that the instance is absent.
 	undecided bool
 	// failed is the instance that this pass has read, if the provider reports that the instance failed.
 	failed *provider.Instance
@@ -124,8 +124,8 @@ func (p *pass) scope() string {
 
 // readAddresses reads the addresses of an instance that had none when it was first seen running. Some networks assign
 // addresses only while the instance boots. It reads them only once, when the Node has registered. At that time, the
-// instance must have an address, because its kubelet needed one. If the provider does not answer, the status contains
-// no addresses.
+// instance must have an address, because its kubelet needed one. If the provider does not answer, the addresses stay
+// out of the status.
 func (s *instanceStep) readAddresses(ctx context.Context) {
 	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
 		return
@@ -204,9 +204,9 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 	}
 }
 
-// createdFrom returns the configuration from which the instance was created. If another pass called Create, and the
-// specification may have changed since then, the configuration is unknown. In this case, the result is empty. An empty
-// configuration never equals a specification, so the instance is updated.
+// createdFrom returns the configuration that was used for the creation of the instance. The configuration is unknown if
+// another pass called Create and the specification may have changed since then. In this case, the result is empty. An
+// empty configuration never equals a specification, so the instance is updated.
 func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceCreate() {
 		return appliedOf(s.machine, inputs)
@@ -216,7 +216,7 @@ func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStat
 
 // changedSinceCreate is for a Machine without a recorded instance. It reports whether the specification may have
 // changed since Create was called. It compares the generation with the generation for which the status last reported
-// that there is no instance. One change does not count: the write of the provider ID.
+// that there is no instance. One change is ignored: the write of the provider ID.
 func (s *instanceStep) changedSinceCreate() bool {
 	observed := int64(1) // Before the first call of Create, nothing has to be written.
 	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
@@ -236,7 +236,7 @@ func (s *instanceStep) countFailedCheck() (times int32) {
 
 // check asks the provider whether the instance of an unhealthy Node still exists. It asks when the Node becomes
 // unhealthy, and repeats this until the provider answers. While the instance is being deleted, it asks again and again.
-// If the process starts while the Node is unhealthy, it asks once.
+// A process that starts while the Node is unhealthy asks once.
 func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	if known := s.states.get(s.machine); known.instance.checked && !transition ||
 		s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
@@ -298,7 +298,7 @@ func (s *instanceStep) refresh(ctx context.Context) {
 // instance runs. Most instances become Nodes within this time, so that one write can record both changes.
 const bootGrace = time.Minute
 
-// booted is the state of an instance that runs, while the status still shows it as pending.
+// booted is the state of a running instance that is still pending in the status.
 type booted struct {
 	at        time.Time
 	instance  v1beta1.InstanceStatus
@@ -347,7 +347,7 @@ func (s *instanceStep) onlyBooted() bool {
 }
 
 // isOldInstance reports whether this is the last replaced instance, which the cloud may still show. If the settle time
-// has passed, the driver has assigned the same ID to the new instance.
+// has passed, the instance is a new one to which the driver has assigned the same ID.
 func (s *instanceStep) isOldInstance(instance *provider.Instance) bool {
 	launch := s.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&

@@ -22,7 +22,7 @@ const interruptionMargin = 5 * time.Second
 type announcement struct {
 	reason, source string
 	// The field at contains the time at which the cloud will reclaim the instance. It is exact if the cloud has announced
-	// the time. Otherwise, it is estimated from the current time.
+	// the time. Otherwise, the time is an estimate that is based on the current time.
 	at    time.Time
 	exact bool
 }
@@ -38,8 +38,8 @@ type interruptionStep struct {
 	withdrawn bool
 }
 
-// currentAnnouncement returns the current announcement of the provider or the Node. The result known is false if one of
-// them could not be asked. In this case, a missing announcement proves nothing.
+// currentAnnouncement returns the current announcement of the provider or the Node. If one of them could not be asked,
+// known is false. In this case, a missing announcement proves nothing.
 func (s *interruptionStep) currentAnnouncement() (a announcement, found, known bool) {
 	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
 	if n, ok := s.Signals.Of(s.node); ok {
@@ -97,8 +97,8 @@ func (s *interruptionStep) observe() {
 }
 
 // withdraw reverts everything that was done because of a notice. The Node is uncordoned in the same way as after an
-// update, but only when the withdrawal is in the status. If an owner has seen the notice in the meantime, it deletes
-// the Machine, and the Node stays cordoned.
+// update, but only when the withdrawal is in the status. If an owner has seen the notice in the meantime, the owner
+// deletes the Machine, and the Node stays cordoned.
 func (s *interruptionStep) withdraw() {
 	const message = "The interruption is no longer announced."
 	s.machine.Status.InterruptionTime = nil

@@ -25,8 +25,7 @@ import (
 const (
 	// noticePeriod is the time between two polls of the provider for interruptions.
 	noticePeriod = 15 * time.Second
-	// noticeHorizon is the maximum time until an announced interruption to which the controller reacts. Later ones are
-	// treated as advice.
+	// noticeHorizon is how far in the future an announced interruption may be. Later ones are treated as advice.
 	noticeHorizon = 15 * time.Minute
 )
 
@@ -80,8 +79,8 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return reconcile.Result{RequeueAfter: noticePeriod}, nil
 }
 
-// scopes groups the Machines that have an instance. The machines of a group have the same scope, as the driver names
-// it, and the same Secret with credentials. Each class is resolved only once.
+// scopes groups the Machines that have an instance. The machines of a group have the same Secret with credentials, and
+// the driver returns the same scope for them. Each class is resolved only once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
@@ -128,8 +127,9 @@ func classNameOf(m *v1beta1.Machine) string {
 	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
 }
 
-// scopeNameOf returns a string that identifies a scope. Two classes have the same scope if they have the same Secret
-// and the driver names the same scope. If the driver names no scopes, they must have the same specification.
+// scopeNameOf returns a string that identifies a scope. Two classes have the same scope if they have the same Secret,
+// and the driver returns the same name for their scopes. If the driver does not name scopes, the two classes must have
+// the same specification.
 func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	name := ""
 	if inputs.CredentialsRef != nil {

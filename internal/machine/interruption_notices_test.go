@@ -74,7 +74,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	if len(sizes) != 2 || sizes[1] != 1 || sizes[2] != 1 {
 		t.Errorf("scopes of %v machines, want one of two and one of one", sizes)
 	}
-	// If an interruption is far in the future, the notice is treated as advice.
+	// If an interruption is far in the future, the controller treats the notice only as advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
 	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
 		Reason: provider.Preemption}}
@@ -117,7 +117,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule interruption-drains-at-once: if the node can no longer register, the set does not wait for it.
+// Rule interruption-drains-at-once: if the node can no longer register, the set does not wait for the node.
 func TestInterruptionOfAMachineWithoutANodeIsReported(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)

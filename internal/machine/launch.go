@@ -93,9 +93,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		return onError, err
 	}
-	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud has
-	// already forgotten the token of the request, another Create would create a second instance. No check is needed before
-	// the first Create, if no other process can have launched the Machine.
+	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud no
+	// longer remembers the token of the request, another Create would create a second instance. No check is needed before
+	// the first Create if no other process can have launched the Machine.
 	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		if err := s.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
@@ -177,8 +177,8 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 		return s.after(s.instance.pollInterval()), nil
 	}
 	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
-		// The time must be recorded before the patch: if only the answer of the patch is lost, the next pass already finds
-		// the provider ID.
+		// The time must be recorded before the patch. If the patch succeeds but its answer is lost, the next pass finds the
+		// provider ID, but would not find the time.
 		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	}
 	err := s.patchMachine(ctx, func(m *v1beta1.Machine) {
@@ -215,8 +215,8 @@ func (s *launchStep) reportLaunching(message string) {
 }
 
 // reportPreparing reports a step that must be done before the next Create. If the provider rejected the last Create,
-// the condition keeps this reason until the next Create gets another answer. Otherwise, the owner would count the
-// machine as starting, and each attempt would cause an event.
+// the condition keeps the reason of the rejection until the next Create gets another answer. Otherwise, the owner would
+// count the machine as starting, and each attempt would cause an event.
 func (s *launchStep) reportPreparing(message string) {
 	if !s.refusedByProvider() {
 		s.reportLaunching(message)

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The time of the machine is over before the next attempt is due. The set will delete the machine soon, so that a new
+// The time of the machine is over before the next attempt is due. The set will delete the machine soon, so a new
 // instance would be deleted at once.
 //
 // Rule: no-launch-before-replacement.

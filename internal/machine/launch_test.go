@@ -154,8 +154,8 @@ func TestLaunchWaitsForMissingInputs(t *testing.T) {
 			w.wantCondition(m, v1beta1.ConditionLaunched, "False", tc.reason)
 			w.wantCondition(m, v1beta1.ConditionReady, "False", tc.reason)
 			w.wantRest("m")
-			// Even if this takes long, the machine does not fail. When all inputs exist, the full time limit of the machine
-			// starts.
+			// Even if the inputs are missing for a long time, the machine does not fail. The time limit of the machine starts
+			// when all inputs exist.
 			w.step(time.Hour)
 			w.restart()
 			w.wantRest("m")

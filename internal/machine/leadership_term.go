@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// leadershipTerm contains what the process knows about the time since it became the leader. In this time, only this
-// process reconciles Machines. With this knowledge, the process can skip reads from the API server, because only
-// another process could have changed the answers. If the process loses this knowledge, it reads again.
+// leadershipTerm contains what the process knows about the time since it became the leader. Only this process has
+// reconciled Machines since then. This knowledge saves reads from the API server, because only another process could
+// have changed the answers. If the process does not have this knowledge, it reads again.
 type leadershipTerm struct {
 	mu sync.Mutex
 	// minResourceVersion is a resource version from the time since this process became the leader. It is "" until the
@@ -67,7 +67,7 @@ func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types
 	return r.minResourceVersion, r.inherited
 }
 
-// storeVersion stores a resource version unless one is already stored. It returns the stored version.
+// storeVersion stores a resource version if none is stored yet. It returns the stored version.
 func (r *leadershipTerm) storeVersion(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *leadershipTerm) storeVersion(minResourceVersion string) string {
 	return r.minResourceVersion
 }
 
-// keepInherited stores the inherited Machines unless they are already stored. It returns the stored Machines.
+// keepInherited stores the inherited Machines if none are stored yet. It returns the stored Machines.
 func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,8 @@ func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
 }
 
 // If a Machine is deleted during a Create, the patch of the provider ID fails with a conflict. The answer of Create
-// must be remembered, because the cloud may not show the instance yet. When the instance is gone, its Node could not be
-// found without this answer.
+// must be remembered, because the cloud may not show the instance yet. After the instance is gone, its Node could not
+// be found without this answer.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceCreatedDuringADeletionIsRecorded(t *testing.T) {

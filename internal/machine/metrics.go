@@ -28,7 +28,7 @@ const (
 // skippedWithoutProvider is the reason for Machines that have no provider because their class does not exist.
 const skippedWithoutProvider = "NoProvider"
 
-// durationBuckets are in seconds. Times in the API are whole seconds, so that smaller buckets would be useless.
+// durationBuckets are in seconds. Times in the API are whole seconds, so smaller buckets would be useless.
 func durationBuckets() []float64 {
 	return []float64{1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200}
 }
@@ -124,14 +124,14 @@ func (p *pass) observeSpans() {
 	p.spans = nil
 }
 
-// measurePhase is called before a condition is set. If a phase ends with this condition, it records the phase.
+// measurePhase is called before each change of a condition. If the change ends a phase, it records the phase.
 func (p *pass) measurePhase(kind string, status bool, reason string) {
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	if !status || old != nil && old.Status == metav1.ConditionTrue {
 		return
 	}
-	// The function since returns when the condition became False. If the argument follows is set, it returns when that
-	// condition became True.
+	// The function since returns the time at which the condition became False. If the argument follows names another
+	// condition, it returns the time at which that condition became True.
 	since := func(follows string) time.Time {
 		c := old
 		if follows != "" {

@@ -26,18 +26,18 @@ type candidate struct {
 	// conflict explains why a Node can never be accepted. belongsToOther is true if this Node belongs to another Machine.
 	conflict       string
 	belongsToOther bool
-	// claimants contains the Nodes if the conflict is that several Nodes have the Machine's provider ID.
+	// If several Nodes have the Machine's provider ID, claimants contains these Nodes.
 	claimants []*corev1.Node
 	// unproven explains why a Node is not accepted yet although it has the Machine's name and no provider ID. The field
 	// since contains the creation time of this Node.
 	unproven string
 	since    time.Time
-	// otherID is a Node that joined with the Machine's bootstrap token but has another provider ID than the Machine.
+	// otherID is a Node that joined with the Machine's bootstrap token, but whose provider ID differs from the Machine's.
 	otherID *corev1.Node
 }
 
-// unprovenCandidate returns a candidate without a Node. The Node is not changed until it is known to which Machine it
-// belongs.
+// unprovenCandidate returns a candidate without a Node. Until it is known to which Machine the Node belongs, the Node
+// is not changed.
 func unprovenCandidate(node *corev1.Node, format string, args ...any) candidate {
 	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
@@ -117,7 +117,7 @@ func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) 
 	return err
 }
 
-// withoutProof handles the cases that need no proof from certificates.
+// withoutProof handles the cases that can be decided without certificates.
 func (c claim) withoutProof() (s candidate, decided bool) {
 	switch {
 	case c.node.Spec.ProviderID != "" && c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp):
@@ -130,7 +130,7 @@ func (c claim) withoutProof() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byFormerNode decides with the help of the Machines that have or had a Node of this name.
+// byFormerNode makes the decision with the help of the Machines that have or had a Node of this name.
 func (c claim) byFormerNode() (s candidate, decided bool) {
 	for i := range c.otherMachines {
 		if ref := c.otherMachines[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
@@ -148,9 +148,9 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byToken decides with the help of the certificates that were issued for the Node's name. One of them must have been
-// issued for the token of the current attempt before the Node was created. If the Node is older, another instance has
-// registered it.
+// byToken makes the decision with the help of the certificates that were issued for the Node's name. One of them must
+// have been issued for the token of the current attempt before the Node was created. If the Node is older, another
+// instance has registered it.
 func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""
@@ -161,7 +161,7 @@ func (c claim) byToken() candidate {
 				ours = j.At
 			}
 		case c.attempt.Follows(j.TokenID):
-			// That attempt is over, and its instance is gone.
+			// The attempt with this token is over, and its instance is gone.
 		case !j.At.Before(c.machine.CreationTimestamp.Time):
 			other = j.TokenID // Certificates from before the Machine's creation belong to an instance that is gone.
 		}

@@ -8,8 +8,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deviationsOf compares a new Node with the Machine, and returns what the user data has failed to set up. The
-// deviations are reported in the machine's class, because the next machines of the class will have the same ones.
+// deviationsOf compares a new Node with the Machine, and returns the differences that the user data should have
+// prevented. The deviations are reported in the machine's class, because the next machines of the class will have the
+// same ones.
 func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDeviation) {
 	if _, given := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; given ||
 		launchReason(m) == v1beta1.ReasonInstanceAdopted {

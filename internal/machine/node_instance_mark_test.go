@@ -23,8 +23,8 @@ func TestNodeIsMarkedWithItsInstance(t *testing.T) {
 	if !ok || mark != want {
 		t.Errorf("the mark is %+v, want %+v", mark, want)
 	}
-	// If a Node registered with a former version of the controller, it has no mark. It gets the mark together with another
-	// change.
+	// If a Node registered while an earlier version of the controller ran, it has no mark. It gets the mark together with
+	// another change.
 	unmarked := node.DeepCopy()
 	delete(unmarked.Annotations, v1beta1.NodeAnnotationInstance)
 	if err := w.api.Patch(t.Context(), unmarked, client.MergeFrom(node)); err != nil {

@@ -69,9 +69,9 @@ func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a Node registered with a former version of the controller, it does not have the mark that proves to which machine
-// it belongs. In this case, the provider has to confirm the Node, and the Node gets the mark. While the provider does
-// not answer, the Machine keeps its Node.
+// If a Node registered while an earlier version of the controller ran, it does not have the mark that proves to which
+// machine it belongs. In this case, the provider has to confirm the Node, and the Node gets the mark. While the
+// provider does not answer, the Machine keeps its Node.
 //
 // Rules: node-provider-id-by-class, node-ref-is-no-proof.
 func TestMachineKeepsUnmarkedNode(t *testing.T) {

@@ -82,9 +82,9 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // withTemplate returns the Node with the Machine's node template, or nil if nothing has to be changed. Startup taints
-// are added only the first time, and before the taint that repels pods until then is removed. A component that has
-// removed a startup taint therefore does not have to remove it again. A Node in service gets no startup taints. The
-// argument applied describes what was applied to the Node before.
+// are added only once. They are added before the removal of the taint that repels pods from the new Node. A component
+// that has removed a startup taint therefore does not have to remove it again. A Node in service gets no startup
+// taints. The argument applied describes what was applied to the Node before.
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
@@ -133,9 +133,9 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// inService reports whether pods may have run on the Node before the Machine's node template is applied for the first
-// time. Startup taints are only meant for new Nodes. On a Node with pods, startup taints with the effect NoExecute
-// would evict all pods. If no component removed these taints, the machine would fail with a timeout and be replaced.
+// inService reports whether pods may have run on the Node before the first application of the Machine's node template.
+// Startup taints are only meant for new Nodes. On a Node with pods, startup taints with the effect NoExecute would
+// evict all pods. If no component removed these taints, the machine would fail with a timeout and be replaced.
 //
 // The condition Ready does not show whether a Node is new, because the kubelet of a new Node may become Ready before
 // this process sees the Node.
@@ -220,8 +220,8 @@ func withTaints(taints, add []corev1.Taint) []corev1.Taint {
 	return taints
 }
 
-// startupTaint returns the first startup taint that the Node still has. If the Node was in service when the template
-// was first applied, such a taint belongs to another component and does not count.
+// startupTaint returns the first remaining startup taint of the Node. If the Node was in service when the template was
+// first applied, such a taint belongs to another component and does not count.
 func (s *nodeTemplateStep) startupTaint() string {
 	if applied, _ := s.appliedTo(s.node); applied.InService {
 		return ""
@@ -272,8 +272,8 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		default:
 			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider whose Node it is.
 		}
-		// If another proof exists, the mark is written only together with other changes. A missing mark then matters only if
-		// the Machine is lost: the Node cannot be found in this case.
+		// If there is other proof that the Node belongs to the Machine, the mark is written only together with other changes.
+		// The mark is then needed only if the Machine is lost. Without the mark, the Node of a lost Machine cannot be found.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
 			nodemark.Of(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
@@ -284,7 +284,7 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		}
 		tested := patch != nil
 		if !tested {
-			// A merge patch replaces the whole list of taints, so that it needs the optimistic lock.
+			// A merge patch replaces the whole list of taints, so it needs the optimistic lock.
 			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		}
 		err = s.Target.Nodes.Patch(ctx, withTemplate, patch)

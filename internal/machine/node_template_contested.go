@@ -32,8 +32,8 @@ type reapplications struct {
 	times       map[string]int
 }
 
-// overwrittenOn returns those keys of the template that were applied to the Node and that have other values now. The
-// keys are sorted. They have the same form as the keys in AppliedNodeTemplate.Former.
+// overwrittenOn returns the keys of the template that were applied to the Node and now have other values. The keys are
+// sorted. They have the same form as the keys in AppliedNodeTemplate.Former.
 func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) (keys []string) {
 	if node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] != fingerprint {
@@ -59,8 +59,8 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 	return keys
 }
 
-// leftToOthers returns those of the overwritten keys that are not set again now. It requeues the Machine for the time
-// at which they may be set again.
+// leftToOthers returns the overwritten keys that keep the values of other clients for now. It requeues the Machine for
+// the time at which these keys may be set again.
 func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
 	known := s.states.get(s.machine).registration.reapplied
 	if known == nil || known.fingerprint != fingerprint {
@@ -99,7 +99,7 @@ func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
 	})
 }
 
-// keepContested returns the wanted Node, in which the given keys keep the values that another client has set. It
+// keepContested returns the wanted Node, except that the given keys keep the values that another client has set. It
 // returns nil if no other change remains.
 func keepContested(node, wanted *corev1.Node, left []string) *corev1.Node {
 	if wanted == nil || len(left) == 0 {

@@ -21,10 +21,10 @@ type edit struct {
 	Value any    `json:"value"`
 }
 
-// templatePatch returns a patch that applies the node template. It also works if other clients change the Node at the
-// same time, as they usually do when a Node registers. The patch tests the values on which it depends. If they have
-// changed, the API server rejects the patch as invalid. The result is nil if the Node has no labels, annotations or
-// taints, because a JSON patch cannot test for a missing map or list.
+// templatePatch returns a patch that applies the node template. The patch succeeds even if other clients change the
+// Node at the same time, which is common when a Node registers. The patch tests the values on which it depends. If
+// these values have changed, the API server rejects the patch as invalid. The result is nil if the Node has no labels,
+// annotations or taints, because a JSON patch cannot test for a missing map or list.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
 		return nil, nil

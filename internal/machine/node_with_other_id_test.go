@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// otherID gives the Node a provider ID in the form that a distribution uses.
+// otherID sets a provider ID of the Node in the form that a distribution uses.
 func otherID(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + n.Name }
 
 // Rule: node-with-other-id.

@@ -35,12 +35,12 @@ const targetPoll = 10 * time.Second
 // cluster.
 const answerTimeout = 2 * time.Second
 
-// waitWhileUnreachable makes a deletion wait while the target cluster counts as unreachable. It does not call the
-// cluster, because such a call might hang. unreachable is false if the cluster counts as reachable. A force-deletion
-// does not wait. If a machine never had a Node, its deletion waits only for targetPatience, and then sends one request.
-// If the cluster answers, the outage will soon be over, and the deletion waits for this. Otherwise, it continues. If
-// the cluster rejects the credentials, the deletion must wait: machines can still join, and the controller cannot see
-// which of them have pods.
+// waitWhileUnreachable delays a deletion while the target cluster counts as unreachable. It does not call the cluster,
+// because such a call might hang. unreachable is false if the cluster counts as reachable. A force-deletion does not
+// wait. If a machine never had a Node, its deletion waits only for targetPatience, and then sends one request. If the
+// cluster answers, the outage will soon be over, and the deletion waits for this. Otherwise, it continues. If the
+// cluster rejects the credentials, the deletion must wait: machines can still join, and the controller cannot see which
+// of them have pods.
 func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if s.Target == nil || s.Reach == nil {
 		return next, false
@@ -88,7 +88,7 @@ func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 
 // excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. This also
 // moves the start of the wait for volumes. Both starts are the transition time of the condition Drained. The transition
-// time of the condition DrainExtended shows up to which time outages are already excluded. Both conditions are written
+// time of the condition DrainExtended is the time up to which outages are already excluded. Both conditions are written
 // in one patch, so that no process excludes the same outage twice.
 func (s *drainStep) excludeOutages() {
 	if s.Reach == nil {

@@ -174,8 +174,8 @@ func (w *world) declareOutdated(outdated bool) {
 	}
 }
 
-// wantTaint fails the test unless the Node of machine m has both the taint and the annotation of an old revision, or
-// neither of them, as wanted.
+// wantTaint fails the test unless the Node of machine m has the taint and the annotation of an old revision. If want is
+// false, the Node must have neither of them.
 func (w *world) wantTaint(what string, want bool) {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -185,8 +185,8 @@ func (w *world) wantTaint(what string, want bool) {
 	}
 }
 
-// wantNodeWrites runs one pass. It fails the test unless the pass wrote the Node as often as wanted and wrote nothing
-// else.
+// wantNodeWrites runs one pass. It fails the test unless the pass wrote the Node exactly as often as wanted, and wrote
+// nothing else.
 func (w *world) wantNodeWrites(what string, want int) {
 	w.t.Helper()
 	w.effects.clear()

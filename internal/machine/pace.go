@@ -26,8 +26,8 @@ type pace struct {
 	failures int32
 	// reason and message describe the last failure.
 	reason, message string
-	// The field early is true if the next or the last attempt was moved forward because a call for another machine had
-	// succeeded.
+	// The field early is true if the time of the next or the last attempt was moved forward because a call for another
+	// machine had succeeded.
 	early bool
 }
 

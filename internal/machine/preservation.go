@@ -28,8 +28,8 @@ const DefaultPreserveLimit = 3
 type preservationStep struct{ *pass }
 
 // run preserves a Machine for inspection. When the time of the preservation is over, it deletes the Machine. All
-// decisions depend only on the Machine itself, so that a crash at any point does no harm. The Node is cordoned before
-// the set replaces the Machine.
+// decisions depend only on the Machine itself, so a crash at any point does no harm. The Node is cordoned before the
+// set replaces the Machine.
 func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	switch {
@@ -76,9 +76,9 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 }
 
 // withinLimit cordons the Node of the Machine and removes the Machine from its set. If the Machine is preserved because
-// it failed and the limit of its owner is reached, it does neither and returns false. The limit exists because all
-// machines of a fleet may fail, and it would be expensive to keep all of them for days. Several Machines may fail at
-// the same time. A lock ensures that the Machines of one owner are counted one after another.
+// it failed and its owner has reached the limit, withinLimit changes nothing and returns false. The limit exists
+// because all machines of a fleet may fail, and it would be expensive to keep all of them for days. Several Machines
+// may fail at the same time. A lock ensures that the Machines of one owner are counted one after another.
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {

@@ -50,7 +50,7 @@ const onInputs = onMachine | onClass | onSecret
 
 var errNoWake = errors.New("a step waits, but nothing triggers another pass over the machine: this is a bug")
 
-// after schedules the next pass so that it runs after d at the latest, and returns atTime.
+// after schedules a pass that runs d from now at the latest, and returns atTime.
 func (p *pass) after(d time.Duration) progress {
 	p.requeueIn(d)
 	return atTime
@@ -73,8 +73,8 @@ func (w progress) unless(holds bool) progress {
 }
 
 // check returns an error if nothing would trigger another pass. This is so if the progress is a time but no pass is
-// scheduled, or if the progress is the retry of an error but there is no error. The error makes the queue retry, so
-// that the Machine is not forgotten.
+// scheduled, or if the progress is the retry of an error but there is no error. The error makes the queue retry the
+// Machine, so that the Machine is not forgotten.
 func (w progress) check(requeueAfter time.Duration) error {
 	if w&atTime != 0 && requeueAfter == 0 || w == onError {
 		return errNoWake

@@ -65,7 +65,8 @@ func TestPassThatWaitsForNothingIsRetried(t *testing.T) {
 }
 
 // If a step returns onError, it must also return an error. All other steps must return declared triggers. The compiler
-// accepts any number as a progress. This test therefore compares the returned names with the declared ones.
+// accepts any number as a value of the type progress. This test therefore compares the returned names with the declared
+// ones.
 //
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward when a call succeeds. Each of
-// these attempts that succeeds moves the same number of further attempts forward. When a cloud has just recovered, it
+// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward after a successful call. If such
+// an attempt succeeds, it moves the same number of further attempts forward. When a cloud has just recovered, it
 // therefore gets only a few calls at first.
 const triesPerAnswer = 2
 

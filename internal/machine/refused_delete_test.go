@@ -146,8 +146,8 @@ func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request
 }
 
 // A machine may have to wait for minutes because the cloud failed. When a call for another machine succeeds, the
-// machine is tried again soon. After each failed call, this happens only once. If only the calls of one machine fail,
-// they are therefore not repeated whenever a call for another machine succeeds.
+// machine is tried again soon. A call is moved forward in this way only once after each of its failures. If the calls
+// of only one machine fail, they are therefore not repeated after each successful call for another machine.
 //
 // Rule: recovered-cloud-tried-soon.
 func TestRecoveredCloudIsTriedSoon(t *testing.T) {

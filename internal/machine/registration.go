@@ -85,8 +85,8 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// refuseNode reports that a Node is not accepted as the Machine's Node. The argument other is true if an event has
-// already reported that the Node belongs to another Machine.
+// refuseNode reports that a Node is not accepted as the Machine's Node. The argument other is true if the Node belongs
+// to another Machine and an event has already reported this.
 func (s *registrationStep) refuseNode(conflict string, other bool) (progress, error) {
 	if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)

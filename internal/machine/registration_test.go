@@ -104,8 +104,8 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 
-	// A network plugin that restarts sets its taint again for some time. The machine does not count as new because of this
-	// taint.
+	// A network plugin that restarts sets its taint again for some time. Because of this taint, the machine is not treated
+	// as a new one.
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")

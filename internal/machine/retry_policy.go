@@ -67,9 +67,9 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 }
 
 // backoff returns the delay after the given number of consecutive failures, which is at least 1. The delay grows
-// exponentially from first to most. It is never shorter than the cloud has asked for. Up to a quarter of the delay is
-// added, so that machines whose calls failed at the same time do not repeat them at the same time. The seed makes sure
-// that this addition is the same in each pass of a machine.
+// exponentially from first to most. The delay is at least as long as the cloud has asked for. Up to a quarter of the
+// delay is added, because machines whose calls failed at the same time should repeat them at different times. With the
+// same seed, this addition is the same in each pass of a machine.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

@@ -46,13 +46,14 @@ type machineState struct {
 
 // launchState is about the creation of the instance and its bootstrap token.
 type launchState struct {
-	// ambiguousAt is the time of this process's last Create whose effect is unknown. It is zero if there is none.
+	// ambiguousAt is the time of this process's last Create whose effect is unknown. ownToken is true if no other process
+	// can have created a bootstrap token for the Machine.
 	ambiguousAt time.Time
 	// ownToken is true if no other process can have created a bootstrap token for the Machine. token is true if this
-	// process may have created one. Both become false when the token is deleted.
+	// process may have created one. Both fields become false when the token is deleted.
 	ownToken, token bool
-	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token was not
-	// checked yet.
+	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token has not
+	// been checked yet.
 	extendTokenAt time.Time
 	// queuedSince is the time at which this process first found no free slot for the creation.
 	queuedSince time.Time
@@ -63,20 +64,20 @@ type updateState struct {
 	// begun is true if no other process can have requested an update since the instance was last up to date.
 	begun bool
 	// ambiguousAt is the time of this process's last update request that got no answer. ambiguous is the fingerprint of
-	// this request. It is "" if there were several different requests.
+	// this request. The fingerprint is "" if there were several different requests.
 	ambiguousAt time.Time
 	ambiguous   string
 }
 
 // instanceState is about an instance that exists, or that should exist.
 type instanceState struct {
-	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there is none, or if
-	// something has shown since then that the instance exists.
+	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there was no such
+	// answer, or if there is newer evidence that the instance exists.
 	missingSince time.Time
 	// deniedAt is the time at which the cloud last failed to confirm NotFound: it also answered NotFound for the
 	// witnesses, or did not answer for them. It becomes zero when something shows that the instance exists.
 	deniedAt time.Time
-	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
+	// incomplete is true if the Node became Ready before the cloud showed the instance.
 	incomplete bool
 	// booted is the instance as the provider returned it when it was first seen running. It is nil when the status
 	// contains it.
@@ -119,12 +120,12 @@ type teardownState struct {
 	// gone.
 	accepted bool
 	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target cluster.
-	// It is used until the instance is gone.
+	// It is used only until the instance is gone.
 	targetUnreachableSince time.Time
-	// cleanupFailsSince is the corresponding time for calls after the instance was gone.
+	// cleanupFailsSince is the corresponding time for calls that are made after the instance is gone.
 	cleanupFailsSince time.Time
 	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. failingSince
-	// is the time at which that deletion began to fail. It is zero if the deletion does not fail.
+	// is the time at which that deletion began to fail. It is zero if that deletion does not fail.
 	forcedSince, failingSince time.Time
 	// The field found contains an instance that was created or found while its Machine was being deleted, and that could
 	// not be recorded. It is immutable.
@@ -139,7 +140,7 @@ type storedState struct {
 	uid types.UID
 	// created is the creation time of the Machine in seconds since 1970.
 	created int64
-	// full is the complete state. It is nil if the other fields contain everything. It is immutable.
+	// full is the complete state. It is nil if the other fields contain the complete state. It is immutable.
 	full *machineState
 }
 
@@ -207,7 +208,7 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 	m.machines[key] = compact
 }
 
-// hurry allows the next attempt after a failed call to start now.
+// hurry permits that the next attempt after a failed call starts now.
 func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

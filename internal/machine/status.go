@@ -221,8 +221,8 @@ func (p *pass) warn(reason, action, message string) {
 // message.
 const maxMessage = 4096
 
-// dropCondition removes a condition. If there is nothing to remove, the list stays the same. In this case,
-// meta.RemoveStatusCondition would create a new list.
+// dropCondition removes a condition. If the condition is not in the list, the list stays the same. For a list without
+// the condition, meta.RemoveStatusCondition would create a new list.
 func dropCondition(conditions *[]metav1.Condition, kind string) {
 	if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
@@ -230,11 +230,12 @@ func dropCondition(conditions *[]metav1.Condition, kind string) {
 }
 
 // A merge patch is computed from the JSON of both objects. A request changes either the status of a Machine or
-// everything else. The other part is therefore left out of the comparison.
+// everything else. The part that does not change is therefore left out of the comparison.
 type (
 	// statusOnly is a patch of the status. It fails with a conflict if the Machine has changed since it was read.
 	statusOnly struct{ before *v1beta1.Machine }
-	// withoutStatus is a patch of everything except the status. It fails with a conflict in the same case.
+	// withoutStatus is a patch of everything except the status. Like statusOnly, it fails with a conflict if the Machine
+	// has changed since it was read.
 	withoutStatus struct{ before *v1beta1.Machine }
 )
 

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// writeStatus changes the status of a Machine, as any client with the permission could do.
+// writeStatus changes the status of a Machine, as any client with the necessary permission could do.
 func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	w.t.Helper()
 	m := w.get(name)

@@ -110,8 +110,8 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 	return strings.Join(names, ", ")
 }
 
-// findNode finds the Node. Before it decides that there is no Node, it reads the API server, because the Node may have
-// registered a moment ago and may already have pods.
+// findNode finds the Node. Before it concludes that there is no Node, it reads from the API server, because the Node
+// may have registered a moment ago and may already have pods.
 func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	if s.Target == nil || s.notOurs {
 		return next, nil
@@ -163,10 +163,10 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 }
 
 // chooseClaimant is called if several Nodes have the provider ID of the machine. It chooses the Node that is drained
-// and deleted with the machine. An instance has only one kubelet. If its host was renamed, the old Node remains, and no
-// kubelet updates the status of that Node. Therefore, the Node whose kubelet still updates the status is chosen. If
-// there is no such Node, the newest Node is chosen. If there are several, each of them may run pods. An administrator
-// then has to decide which Node is wrong.
+// and deleted with the machine. An instance has only one kubelet. If the host of an instance was renamed, its old Node
+// remains, but no kubelet updates the status of the old Node. Therefore, the Node whose kubelet still updates the
+// status is chosen. If there is no such Node, the newest Node is chosen. If several kubelets still update their Nodes,
+// each of these Nodes may run pods. An administrator then has to decide which Node is wrong.
 func (s *teardownStep) chooseClaimant(found candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -313,11 +313,11 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	return s.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
 }
 
-// neverLaunched reports whether it is impossible that an instance was ever requested. This is so if no instance is
-// recorded, if this process has sent no Create with an unknown result, and if nothing names a provider that could be
-// asked. If nothing names a provider, the class does not exist. If a Machine had been launched from the class, a
-// finalizer would protect the class. The class is read from the API server, because a new class may be missing from the
-// cache.
+// neverLaunched reports whether it is certain that no instance was ever requested. This is certain under three
+// conditions: no instance is recorded, this process has sent no Create with an unknown result, and there is no provider
+// that could be asked. If no provider is known, the class does not exist. If a Machine had been launched from the
+// class, a finalizer would protect the class. The class is read from the API server, because a new class may be missing
+// from the cache.
 func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
@@ -340,8 +340,8 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 	return false, errStale
 }
 
-// awaitSettleTime is used if no instance was ever recorded. It waits until the effect of any earlier Create would be
-// visible: two reads must find nothing, and the time between them must be at least CreateSettle.
+// awaitSettleTime is used if no instance was ever recorded. It waits until the cloud would show the instance of any
+// earlier Create: two reads must find nothing, and the time between them must be at least CreateSettle.
 func (s *teardownStep) awaitSettleTime(message string) progress {
 	since := s.nothingToDeleteSince()
 	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)
@@ -372,7 +372,8 @@ func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress
 	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
-// deleteNode deletes the Node of an instance that is gone. If another Node has the same name, this Node is not deleted.
+// deleteNode deletes the Node of an instance that is gone. If another Node now has the same name, that Node is not
+// deleted.
 func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	if s.notOurs || s.instanceLeft {
 		return next, nil
@@ -402,7 +403,7 @@ func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 // release deletes the token and then the finalizer, so that the API server deletes the Machine.
 func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
-		// The Machine may never have run. If the Node became Ready, the token was already deleted then.
+		// The Machine may never have run. If the Node became Ready, the token was already deleted at that time.
 		if err := s.launch.dropToken(ctx); err != nil {
 			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
 				return proceed, err

@@ -182,8 +182,8 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 	}
 }
 
-// If a machine is deleted during its replacement, the new instance is deleted too, even though the cloud still shows
-// the old instance with the same tags.
+// If a machine is deleted during its replacement, the new instance is deleted too. This also applies while the cloud
+// still shows the old instance with the same tags.
 //
 // Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {

@@ -98,8 +98,8 @@ func (s *traceStep) stepOf() string {
 	return stepLaunch
 }
 
-// traceUpdate returns a context that traces the call of Update. It is used even before it is known whether an update is
-// needed.
+// traceUpdate returns a context that traces the call of Update. It is called even before it is known whether an update
+// is needed.
 func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
@@ -188,7 +188,7 @@ func (s *traceStep) reportFinished() {
 	start := m.CreationTimestamp.Time
 	steps := stepSequence{at: start, end: now}
 	if s.finished == tracing.Replace(m.UID, m.LaunchAttempt()) {
-		// If the operation is a replacement, its first steps were already reported when the old instance was gone.
+		// If the operation is a replacement, its first steps were already reported when the old instance disappeared.
 		start, steps.at = known.replaceBegan, known.launchBegan
 		if start.IsZero() {
 			start, steps.at = launched, launched
@@ -219,8 +219,8 @@ func (s *traceStep) needsReplacement() {
 			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
-// oldInstanceGone reports the steps with which a replacement has deleted the old instance. The argument before is the
-// Machine in its state before the replacement.
+// oldInstanceGone reports the steps by which a replacement has deleted the old instance. The argument before is the
+// Machine before the replacement.
 func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	if !s.Tracer.On() {
 		return
@@ -236,7 +236,7 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
 }
 
-// noteRetry records that another instance is tried because the last one failed for lack of capacity.
+// noteRetry records that another instance is created because the last one failed for lack of capacity.
 func (s *traceStep) noteRetry() {
 	if s.Tracer.On() {
 		s.traces.update(s.machine, func(t *traceState) { t.retried = true })

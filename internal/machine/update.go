@@ -157,7 +157,8 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		if same, err := s.agent.versionUnchanged(ctx, node); err != nil || !same {
 			return onError.unless(err == nil), err
 		}
-		// The cloud does not know whether an agent was asked for another update, which the agent may still execute.
+		// The cloud does not know whether an agent has received a request for another update, which the agent may still
+		// execute.
 		if hasRequest(node) && m.Spec.Version != "" {
 			return s.agent.run(ctx, wanted, fingerprint)
 		}

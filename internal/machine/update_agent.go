@@ -168,8 +168,8 @@ func (s *agentStep) reportWaiting(message string) {
 	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
 	if s.Reach != nil {
 		// Time during an outage does not count, because an agent could not see the request or answer it. This process does
-		// not know which outages occurred before it became the leader. If a timeout was already reported, the excluded time
-		// must not withdraw it.
+		// not know which outages occurred before it became the leader. If a timeout was already reported, the report must not
+		// be withdrawn because of excluded time.
 		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = s.leading
 		}

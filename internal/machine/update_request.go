@@ -16,8 +16,7 @@ import (
 // is sent. The record is kept until the instance is known to match the last request.
 
 // updateRequested reports whether an update was requested, or will be requested soon, and its result is unknown. In
-// this case, the instance may differ from the recorded configuration, so that even the reversal of a change needs an
-// update.
+// this case, the instance may differ from the recorded configuration, so even the reversal of a change needs an update.
 func updateRequested(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -55,8 +54,8 @@ func (s *updateStep) recordRequest(ctx context.Context) error {
 	return nil
 }
 
-// noteAmbiguous records that a request failed with an error after which the request may still take effect. If the next
-// request is the same, this does no harm. But the change may have been reverted by then.
+// noteAmbiguous records that a request has failed with an error that does not exclude a later effect of the request. If
+// the next request is the same, a later effect does no harm. However, the change may have been reverted by then.
 func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	if !provider.CodeOf(err).Ambiguous() {
 		return
@@ -70,8 +69,9 @@ func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	})
 }
 
-// settlesIn returns the time for which an earlier request may still change the instance. Only requests that differ from
-// the given one count. Such a request was sent by this process and got no answer, or it was sent by an earlier process.
+// settlesIn returns how much longer an earlier request may still change the instance. Only requests that differ from
+// the given one count. Such a request either was sent by this process and got no answer, or was sent by an earlier
+// process.
 func (s *updateStep) settlesIn(fingerprint string) time.Duration {
 	u := s.states.get(s.machine).update
 	var since time.Time

@@ -32,7 +32,7 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	}
 	message := "The instance is gone. " + outcome.Message
 	if !s.outOfService() {
-		// Until now, the condition was False for another reason. A new transition time records the start of this wait.
+		// Until now, the condition has been False for another reason. A new transition time records the start of this wait.
 		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
 	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)

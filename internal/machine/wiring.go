@@ -28,8 +28,8 @@ import (
 // Wiring returns all event sources that trigger a pass over a Machine. drains is the source of the Drainer, or nil if
 // there is no Drainer.
 //
-// To find the Machines of an event, the event handlers read directly from the cache. They must not wait until the cache
-// contains this process's own writes, because this would delay all events.
+// To find the Machines that an event concerns, the event handlers read directly from the cache. They must not wait
+// until the cache contains this process's own writes, because this would delay the handling of all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
 	t := wiring.Controller{Name: "machine", Reconciler: r, Concurrency: r.Concurrency}
 	for _, trigger := range r.triggers(cache, drains) {
@@ -94,7 +94,7 @@ func asMachine(o client.Object) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// instanceReleased selects events after which the instance of a Machine may be free: the deletion of the Machine, and
+// instanceReleased selects events after which another Machine may adopt the instance: the deletion of the Machine, and
 // changes of its provider ID, for example when its instance is replaced.
 func instanceReleased() predicate.Predicate {
 	return predicate.Funcs{

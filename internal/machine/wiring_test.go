@@ -136,7 +136,8 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
 }
 
-// Each wait of a machine must end because of an event. If only requeue times ended the waits, this test would time out.
+// Each wait of a machine must end because of an event. If machines were requeued only by time, this test would time
+// out.
 func TestTriggersOfAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5

@@ -61,7 +61,7 @@ func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	}
 }
 
-// use returns the client of an existing entry and marks the entry as the most recently used one.
+// use marks an existing entry as the most recently used one, and returns its client.
 func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

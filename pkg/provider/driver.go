@@ -12,8 +12,8 @@ const DefaultCallTimeout = 30 * time.Second
 // Driver creates, finds, updates and deletes the instances of one cloud.
 //
 // Every method honors the deadline and the cancellation of its context. It returns an *Error, or an error that wraps
-// one, with the Code that fits; any other error counts as Unknown. Messages are shown in conditions and events, so they
-// must not contain credentials, user data or response bodies of the cloud.
+// one, with the appropriate Code; any other error counts as Unknown. Messages are shown in conditions and events, so
+// they must not contain credentials, user data or response bodies of the cloud.
 type Driver interface {
 	// Name returns the provider's name: a DNS label such as "azure". The driver serves the classes and machines whose
 	// spec.provider has this name.
@@ -43,8 +43,8 @@ type Driver interface {
 
 	// Get finds one instance by its provider ID or, if that is empty, by the tags for the cluster and the machine's UID.
 	// By provider ID, it returns the instance regardless of its owner, which the instance's tags identify. NotFound means
-	// that the cloud answered and has no such instance. An instance that the cloud still lists after it was terminated
-	// counts as not found.
+	// that the cloud answered and has no such instance. If the cloud still lists an instance after it was terminated, Get
+	// returns NotFound for this instance.
 	//
 	// Reads may lag behind by up to CreateSettle: a new instance may be missing or lack its tags, and an instance that was
 	// changed or deleted may be shown in its earlier state. A driver does not have to hide this lag. After NotFound for a
@@ -68,7 +68,7 @@ type Driver interface {
 	// until it reports Gone. An instance that never existed is Gone. Delete never changes an instance whose tags name
 	// another cluster or another machine, or that lacks one of the two tags: it returns FailedPrecondition.
 	//
-	// Gone completes the deletion of a Machine if an earlier call did not report Gone, or if the same answer reports
+	// Gone means that the deletion is complete if an earlier call did not report Gone, or if the same answer reports
 	// Found. In all other cases, Gone may come from a read that lags behind. Machinist then continues to call Delete until
 	// CreateSettle has passed since the end of Create, and finally confirms with Get that there is no instance.
 	//
@@ -97,8 +97,9 @@ type Timeouter interface {
 // Settler is implemented by drivers that know the settle time of their cloud: how long a Create whose answer was lost
 // can still take effect, and how far reads lag behind. Without Settler, Machinist assumes twice the call timeout.
 //
-// Until the settle time has passed, an instance that the cloud does not show counts as existing. A machine without a
-// recorded instance is forgotten only if a second lookup, at the end of the settle time, also finds nothing.
+// Until the settle time has passed, an instance that the cloud does not show counts as existing. If no instance is
+// recorded for a Machine, Machinist removes the Machine only when a second lookup, at the end of the settle time, also
+// finds nothing.
 type Settler interface {
 	// CreateSettle returns the longest time until Get finds a new instance by tags and by provider ID. The time begins at
 	// the end of the Create call, or at the end of the process that made the call. It must be positive.
@@ -108,7 +109,7 @@ type Settler interface {
 // Adopter is implemented by drivers that can set Machinist's tags on an instance that another system created. Machinist
 // uses it for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
-	// Adopt sets req.Tags on the instance. It fails with FailedPrecondition if the instance carries the tags of another
+	// Adopt sets req.Tags on the instance. Adopt fails with FailedPrecondition if the instance carries the tags of another
 	// cluster or machine. However, if these tags are exactly those of req.Former (see AdoptRequest.Replaces), Adopt
 	// replaces them. If the answer of a call is lost, the tags become visible within CreateSettle or never.
 	//
@@ -119,7 +120,7 @@ type Adopter interface {
 }
 
 // Scoper is implemented by drivers whose List returns the same result for many classes, such as for all classes of one
-// account, region or resource group. Without it, Machinist calls List once for each distinct providerSpec.
+// account, region or resource group. Without Scoper, Machinist calls List once for each distinct providerSpec.
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
 	// credentials and the same name, List returns the same result. ListScope makes no call, and the name contains no

@@ -105,8 +105,8 @@ func InvalidField(path, format string, args ...any) *Error {
 	return e
 }
 
-// CodeOf returns the code of an error. It is OK for nil, the code of the *Error in the error's chain if there is one,
-// DeadlineExceeded or Canceled for a bare context error, and Unknown otherwise.
+// CodeOf returns the code of an error. The code of nil is OK. If the error's chain contains an *Error, its code is
+// used. The code of a bare context error is DeadlineExceeded or Canceled, and the code of any other error is Unknown.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -127,8 +127,8 @@ func CodeOf(err error) Code {
 // deletion of an instance for days.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter returns the minimum waiting time that the error requests, at most 10 minutes. It is zero if the error
-// requests none.
+// RetryAfter returns the minimum waiting time that the error requests, at most 10 minutes. If the error requests no
+// waiting time, the result is zero.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return min(max(e.RetryAfter, 0), maxRetryAfter)

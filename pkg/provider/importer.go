@@ -6,25 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Importer is implemented by drivers that can take over the instances of other machine controllers. Without it, a
+// Importer is implemented by drivers that can take over the instances of other machine controllers. Without Importer, a
 // Migration of the provider is blocked.
 //
 // All methods are idempotent. Methods that change an instance guard against concurrent changes, for example with an
 // ETag.
 type Importer interface {
-	// Locate returns the instances that the old system created from one description in one account. It finds them by what
-	// the old system left in the cloud: tags, names, or both. If nothing in the cloud distinguishes the clusters of the
-	// old system, Locate also returns the instances of other clusters. The caller ignores instances that no old Machine
-	// names.
+	// Locate returns the instances that the old system created from one description in one account. It finds these
+	// instances by the tags, the names, or both, that the old system gave them. If nothing in the cloud distinguishes the
+	// clusters of the old system, Locate also returns the instances of other clusters. The caller ignores instances that
+	// no old Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
-	// running instance. It makes no call to the cloud. For everything that it cannot translate, it returns a Finding with
-	// the path of the old field. It also reports every field that it does not know. It never omits a field silently. It
-	// returns InvalidArgument if it cannot read the description at all.
+	// running instance. It makes no call to the cloud. For everything that Import cannot translate, it returns a Finding
+	// with the path of the old field. It also reports every field that it does not know. It never omits a field silently.
+	// It returns InvalidArgument if it cannot read the description at all.
 	//
-	// The caller also calls Import with made-up values in place of the values from Secrets. Parts of Imported.Spec that
-	// differ as a result are not shown in plans.
+	// The caller also calls Import with made-up values in place of the values from Secrets. Plans do not show the parts of
+	// Imported.Spec that depend on these values.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It removes

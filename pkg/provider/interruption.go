@@ -14,7 +14,7 @@ import (
 type Interrupter interface {
 	// Interruptions returns the instances, in the scope of the request's credentials and providerSpec, whose interruption
 	// was announced and has not been withdrawn. The result may include instances of other clusters. It should contain the
-	// interruptions of the next minutes: Machinist ignores interruptions that are further in the future.
+	// interruptions of the next minutes: Machinist ignores interruptions in the more distant future.
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 

@@ -78,7 +78,7 @@ type GetRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
+	// ProviderID identifies the instance. If this field is empty, Get finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
 	// Scope is the locator from Instance.Scope. It is empty if no locator was recorded.
@@ -136,7 +136,7 @@ type DeleteRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If it is empty, Delete finds the instance by the tags for ClusterID and
+	// ProviderID identifies the instance. If this field is empty, Delete finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
 	Scope      string
@@ -144,16 +144,17 @@ type DeleteRequest struct {
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone reports whether nothing of the instance is left. False means that the cloud has accepted the deletion and has
-	// not completed it; Machinist calls Delete again.
+	// Gone reports whether nothing of the instance is left. If Gone is false, the cloud has accepted the deletion, but has
+	// not completed it yet; Machinist calls Delete again.
 	Gone bool
 	// Found reports whether this call found the instance. Found together with Gone means that the cloud deleted the
 	// instance within the call. Gone without Found may come from a read that lags behind. In this case, Machinist confirms
 	// with Get that there is no instance, and waits if the instance was created less than CreateSettle ago.
 	Found bool
-	// Left lists what is left while Gone is false, such as "volume 1a2b (available)". It includes the cloud's answer about
-	// each part that the cloud refuses to delete now, such as "volume 1a2b: it has snapshots". Machinist shows Left when a
-	// deletion takes minutes. Left may be empty, and should not change with each call.
+	// Left contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For each
+	// resource that the cloud refuses to delete now, Left also contains the cloud's answer, such as "volume 1a2b: it has
+	// snapshots". Machinist shows Left when a deletion takes minutes. Left may be empty. Repeated calls should return the
+	// same text until something changes.
 	Left string
 }
 

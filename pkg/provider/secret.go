@@ -50,8 +50,8 @@ func (c Credentials) In(namespace string) Credentials {
 	return c
 }
 
-// Namespace returns the namespace of the Secret. A driver that lends the identity of its own process to credentials
-// without a secret part uses this namespace to decide whether it trusts the credentials.
+// Namespace returns the namespace of the Secret. If credentials contain no secret, a driver may use the identity of its
+// own process instead. Such a driver decides by the namespace whether it trusts the credentials.
 func (c Credentials) Namespace() string { return c.namespace }
 
 // Get returns the entry with the given key, and whether there is such an entry.

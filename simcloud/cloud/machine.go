@@ -23,7 +23,7 @@ type machine struct {
 	reporter *reporter
 }
 
-// saved is the state of a machine that survives the process.
+// saved is the state of a machine that is still known after the process was restarted.
 type saved struct {
 	Disk    host.Disk `json:"disk"`
 	Console string    `json:"console,omitempty"`
@@ -119,7 +119,7 @@ func (p *reporter) Save(disk host.Disk) error {
 	return p.report(true, func(m *machine) { m.saved.Disk = disk })
 }
 
-// Report implements host.Reporter. It also saves the console.
+// Report implements host.Reporter. Report also saves the console.
 func (p *reporter) Report(status simcloud.HostStatus) {
 	err := p.report(true, func(m *machine) { m.status = status })
 	if err != nil && !errors.Is(err, errOff) {

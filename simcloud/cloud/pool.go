@@ -12,7 +12,7 @@ type pool struct {
 
 func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
 
-// take allocates a number. If all numbers are in use, it returns false.
+// take allocates a number. If all numbers are in use, take returns false.
 func (p *pool) take() (int, bool) {
 	if len(p.used) >= p.size {
 		return 0, false

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// version is a record that readers may still see, and the time at which it was written.
+// version consists of a record that readers may still see, and the time at which the record was written.
 type version struct {
 	at  time.Time
 	rec *record
@@ -123,7 +123,7 @@ func (inst *instance) view(rec *record) *simcloud.Instance {
 	return &out
 }
 
-// Get returns an instance. If reads lag, it returns an earlier state of the instance.
+// Get returns an instance. If reads lag, Get returns an earlier state of the instance.
 func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	return nil, failNoInstance(id)
 }
 
-// List returns a page of instances. If lists lag, it returns earlier states of the instances.
+// List returns a page of instances. If lists lag, List returns earlier states of the instances.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {

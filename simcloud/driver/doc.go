@@ -13,6 +13,6 @@
 // The credentials Secret contains the account's token under the key "token". The token is only sent to endpoints that
 // the provider process was started with: endpoint in providerSpec selects one of these.
 //
-// Errors do not contain the cloud's own error messages. They name the failed operation and the kind of error. The
-// cloud's error is their cause, for logs.
+// Errors do not contain the cloud's own error messages. They name the failed operation and the kind of error. They wrap
+// the cloud's error, which is meant for logs.
 package driver

@@ -99,8 +99,8 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return err
 }
 
-// Capacity implements provider.Driver. It also checks that the cloud offers the region, zone, type and image in the
-// providerSpec. Therefore, a misspelled image is reported in the status of the class, before the first machine is
+// Capacity implements provider.Driver. Capacity also checks that the cloud offers the region, zone, type and image in
+// the providerSpec. Therefore, a misspelled image is reported in the status of the class, before the first machine is
 // created.
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := d.parse(req.Class.Spec)

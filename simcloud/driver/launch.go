@@ -80,8 +80,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return convert(in, spec.Endpoint), nil
 }
 
-// createError translates an error of CreateInstance. It adds the requested parameters, and the field that the cloud
-// names as the cause.
+// createError translates an error of CreateInstance. The message contains the requested parameters, and the error names
+// the field that caused it if the cloud reports one.
 func createError(err error, spec Spec) error {
 	position := spec.Region
 	if spec.Zone != "" {
@@ -166,8 +166,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return convert(in, endpoint), nil
 }
 
-// List implements provider.Driver. It lists the whole account, because a region that no class names any more may still
-// contain instances.
+// List implements provider.Driver. The result covers the whole account, because a region that no class names any more
+// may still contain instances.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list instances: the cluster ID is empty")

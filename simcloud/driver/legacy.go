@@ -43,8 +43,8 @@ type LegacyCredentials struct {
 
 var _ provider.Importer = (*Driver)(nil)
 
-// Import implements provider.Importer. It does not import the zone of an instance, because a class may have instances
-// in several zones. If the class names no zone, Update never requires another zone.
+// Import implements provider.Importer. Import omits the zone of an instance, because a class may have instances in
+// several zones. If the class names no zone, Update never requires another zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {
@@ -102,8 +102,8 @@ func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	return legacy.Parse(old.Spec)
 }
 
-// Locate implements provider.Importer. It lists all instances in the region of the description, and does not compare
-// their sizes, because a size may have been changed.
+// Locate implements provider.Importer. Locate returns all instances in the region of the description. It does not
+// compare their sizes, because a size may have been changed.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
 	if err != nil {

@@ -37,7 +37,7 @@ type Decision struct {
 	Fails bool
 	// Effective is true if a failing call is carried out before it fails.
 	Effective bool
-	// Late is the delay after which a failing call is carried out. If it is 0, the call is not carried out later.
+	// Late is the delay after which a failing call is carried out. If Late is 0, the call is not carried out later.
 	Late  time.Duration
 	Drop  bool
 	Error *simcloud.Error
@@ -52,7 +52,8 @@ type Rules struct {
 	rules   []*rule // ordered by sequence
 }
 
-// rule is a rule as stored. Its counters are stored too, so that "the third call fails" holds across restarts.
+// rule is a rule as stored. Its counters are stored too, so that a rule such as "the third call fails" also works
+// across a restart.
 type rule struct {
 	simcloud.FaultRule
 	Sequence int `json:"sequence"`
@@ -205,7 +206,7 @@ func (rs *Rules) List() []simcloud.FaultRule {
 	return all
 }
 
-// Remove removes the rule with an ID. If the ID is empty, it removes all rules.
+// Remove removes the rule with an ID. If the ID is empty, all rules are removed.
 func (rs *Rules) Remove(id string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

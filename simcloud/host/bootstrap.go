@@ -258,7 +258,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 	return nil
 }
 
-// frequency parses a duration. If the text is empty, it returns 0.
+// frequency parses a duration. If the text is empty, frequency returns 0.
 func frequency(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

@@ -31,8 +31,8 @@ const (
 // certificatePatience is how long a kubelet waits for a certificate before it creates another request.
 const certificatePatience = 15 * time.Minute
 
-// authenticate connects to the cluster with the node certificate on the machine's disk. If there is no valid
-// certificate, it requests a new one.
+// authenticate connects to the cluster with the node certificate on the machine's disk. If the disk has no valid
+// certificate, the machine requests a new one.
 func (m *machine) authenticate(ctx context.Context) error {
 	certificate, err := m.disk.certificate(m.clock.Now())
 	if err != nil {
@@ -83,8 +83,8 @@ func (m *machine) save(d Disk) error {
 
 // requestCertificate requests the node certificate with the bootstrap token, and waits until it is approved.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	// A kubelet does not save the key before it has the certificate. If it is interrupted, it therefore uses a new key for
-	// the next request.
+	// A kubelet does not save the key before it has the certificate. If the kubelet is interrupted before that, it uses a
+	// new key for the next request.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("generate a private key: %w", err)

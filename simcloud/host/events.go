@@ -65,7 +65,7 @@ func (m *machine) sendEvents(ctx context.Context) {
 	}
 }
 
-// pulled is the reason of an event about a container whose image is on the machine.
+// pulled is the reason of the events that report that the image of a container is on the machine.
 const pulled = "Pulled"
 
 // podEvent is an event about one container of a pod, or about the pod if container is empty.

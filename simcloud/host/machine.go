@@ -80,8 +80,8 @@ func (m *machine) run(ctx context.Context) {
 	}
 }
 
-// retry calls try repeatedly until it succeeds. It prints each error. If the machine is switched off first, it returns
-// false.
+// retry calls try repeatedly until it succeeds. It prints each error. If the machine is switched off first, retry
+// returns false.
 func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	try func(context.Context) error) bool {
 	for ctx.Err() == nil {

@@ -68,8 +68,8 @@ func (m *machine) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode updates the labels and the status of the existing Node. If report is true, it also updates the heartbeat. If
-// registers is true, it also updates fields that a kubelet sets only at registration.
+// syncNode updates the labels and the status of the existing Node. If report is true, syncNode also updates the
+// heartbeat. If registers is true, syncNode also updates fields that a kubelet sets only at registration.
 func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

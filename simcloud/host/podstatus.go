@@ -83,7 +83,7 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 }
 
 // showsEnd reports whether the status of a pod that is started again after a reboot still shows how its containers
-// ended. A pod with the restart policy Always does not show this.
+// ended. If the restart policy of the pod is Always, the status does not show this.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

@@ -21,8 +21,8 @@ const maxFileBytes = 1 << 20
 // files are the files that user data writes to the machine's disk, by path.
 type files map[string][]byte
 
-// parseUserData parses a cloud-config. It only applies write_files. Like cloud-init, it ignores invalid entries. It
-// returns a complaint for each of them.
+// parseUserData parses a cloud-config. It only applies write_files. Like cloud-init, it ignores invalid entries. For
+// each invalid entry, parseUserData returns a message.
 func parseUserData(data []byte) (files, []string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(data)) == 0 {

@@ -241,8 +241,8 @@ func (j *Journal) readText(at position) ([]byte, error) {
 	return data, nil
 }
 
-// moreEnd is the end of each line in which More is true. Other lines never end like this. Even if the value ends with
-// the same text, the closing brace of the line follows.
+// moreEnd is the end of each line in which More is true, and of no other line. If the value of another line ends with
+// the same text, the closing brace of the line follows the value.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
 // compact replaces the file with a new file that contains only the current values. The old file stays in place until

@@ -35,7 +35,7 @@ const maxRequestBytes = 1 << 20
 type Options struct {
 	Cloud *cloud.Cloud
 	Rules *fault.Rules
-	// AdminToken is the token for /admin/v1. If it is empty, all calls to /admin/v1 are refused.
+	// AdminToken is the token for /admin/v1. If AdminToken is empty, all calls to /admin/v1 are refused.
 	AdminToken string
 	// Clock measures latencies. Default: the real clock.
 	Clock clock.Clock

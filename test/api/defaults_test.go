@@ -210,7 +210,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// If the path of a column is wrong, the column is empty. So every column needs a value here.
+// If a column has a wrong path, the column is empty. So the sample needs a value for every column.
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {

@@ -43,8 +43,8 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	}
 }
 
-// converted returns the objects of a conversion. It sets the class, because the caller of Convert sets it, and the
-// annotations that the migration sets later.
+// converted returns the objects that a conversion produces. It sets the class, because the caller of Convert sets it,
+// and the annotations that the migration sets later.
 func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
 	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}
@@ -92,7 +92,8 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	return all
 }
 
-// An abort starts only the workloads that spec names. So a workload must stay in spec after it was stopped.
+// An abort restarts only the workloads that spec lists. So spec must still list a workload after the migration
+// has stopped it.
 //
 // Rule: migrator-acts-on-spec-only.
 func TestStoppedWorkloadStaysInMigration(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 )
 
 // asOperator installs the policy for the operator, and returns a client with the identity of the operator. The client
-// has all permissions, so only the policy restricts it. asOperator does not remove the policy after the test, because
-// API servers apply a new policy only after a delay.
+// has all permissions, so only the policy restricts the client.
 func asOperator(t *testing.T) client.Client {
 	t.Helper()
 	objects, err := manifests.Operator()

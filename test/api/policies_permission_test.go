@@ -54,8 +54,8 @@ func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted
 	return impersonate(t, "author", authors), impersonate(t, "trusted", "trusted")
 }
 
-// requireExemptOnly fails the test if the policy does not exempt the given users, or if it exempts other users. The
-// test also tries users with the names of other processes, users with similar names, and members of other groups.
+// requireExemptOnly fails the test unless the policy exempts exactly the given users. The test also tries users with
+// the names of other processes, users with similar names, and members of other groups.
 func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstructured, exempt ...string) {
 	t.Helper()
 	const group, account = "machinist-processes", "system:serviceaccount:machinist-system:"

@@ -69,7 +69,7 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 		change{"spec/providerSpec/instanceTyp", "small"})
 }
 
-// If an object got a value before the policies existed, it must still be possible to update the object.
+// If an object contains a value that is older than the policies, it must still be possible to update the object.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesIgnoreUnchangedValues(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 	budget        = manifests.Budget
 )
 
-// parse reads a sample and puts it into a namespace.
+// parse reads a sample and sets its namespace.
 func parse(t testing.TB, namespace, sample string) *unstructured.Unstructured {
 	t.Helper()
 	object, err := manifests.Parse(namespace, sample)

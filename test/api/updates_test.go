@@ -93,8 +93,8 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule checks the old step. If the rule checked the new step, one request could both set the step and use its
-// permission.
+// The rule checks the old step. If the rule checked the new step, a single request could set the step and use the
+// permission that the step gives.
 func TestOneRequestCannotSetStepAndEmptyProviderID(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,

@@ -88,9 +88,9 @@ type record struct {
 	// body is the object's JSON without apiVersion, kind and metadata.
 	body    map[string]any
 	managed managedFields
-	// defaultStatus is set if the status is only the default of the schema. The real server does not store this default,
-	// but adds it to each response. Therefore the next write stores the status and changes the object, even if the write
-	// contains no changes.
+	// defaultStatus is true if no client has written a status, so that the status consists of defaults from the
+	// schema. The real server does not store this default, but adds it to each response. Therefore the next write
+	// stores the status and changes the object, even if the write contains no changes.
 	defaultStatus bool
 }
 
@@ -170,8 +170,7 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object. It sets the resource version of the record. The record must not be changed
-// afterward.
+// put commits a new state of an object, and sets the resource version of the new record. The record must not be changed after the call.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}

@@ -98,8 +98,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body with the value that the named field has in the map from. If this changes nothing,
-// withField returns body itself.
+// withField returns a copy of body in which the named field has the value from the map from. If this changes
+// nothing, withField returns body itself.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// maxDelay is the longest delay of a call to the cloud. It is less than the time for which the provider waits if the
-// response of a creation is lost.
+// maxDelay is the longest delay of a call to the cloud. This is less than the time for which the provider waits for an
+// instance after it has lost the response of a creation.
 const maxDelay = 2 * time.Second
 
 // cloudGenerators returns the generators of disturbances of the cloud.
@@ -96,7 +96,7 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 			return err
 		},
 		undo: func(ctx context.Context) error {
-			// If the cloud was killed meanwhile, it has already lost the rule.
+			// If the cloud was killed in the meantime, the rule is already gone.
 			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}
@@ -154,7 +154,7 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 	}
 }
 
-// vanish returns a disturbance that deletes an instance in the cloud without the knowledge of Machinist.
+// vanish returns a disturbance that deletes an instance directly in the cloud, so that Machinist is not informed.
 func (w *world) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{

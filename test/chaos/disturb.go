@@ -15,8 +15,7 @@ const maxConcurrent = 4
 // continue their work while the cloud has faults.
 const phaseLength = 25 * time.Second
 
-// undoTimeout is the time limit for undoing a disturbance. Another disturbance may make the undoing impossible for a
-// while.
+// undoTimeout is the time limit for undoing a disturbance. Another disturbance may prevent this for a while.
 const undoTimeout = 2 * time.Minute
 
 // disturbance is a fault that is injected for a limited time.
@@ -75,7 +74,7 @@ func (w *world) disturb(ctx context.Context) {
 			generators = cloudOnly
 		}
 		d := choose(w.random, generators)
-		// This loop ends, because there are more targets than the running disturbances can affect.
+		// This loop ends, because the running disturbances never affect all targets.
 		for slices.ContainsFunc(d.targets, func(target string) bool { return busy[target] }) {
 			d = choose(w.random, generators)
 		}
@@ -107,7 +106,7 @@ func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 	return i
 }
 
-// inject carries out a disturbance. It undoes the disturbance when the duration is over or ctx is done.
+// inject carries out a disturbance. When the duration is over or ctx is done, the disturbance is undone.
 func (w *world) inject(ctx context.Context, d disturbance) {
 	if d.duration > 0 {
 		w.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))
@@ -115,7 +114,7 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 		w.logf("%s", d.text)
 	}
 	w.count("disturbance: " + d.kind)
-	// If a disturbance has begun, it is completed even if ctx is done.
+	// Even if ctx is done, a disturbance that has begun is completed.
 	uncancelled := context.WithoutCancel(ctx)
 	if err := d.do(uncancelled); err != nil {
 		// A disturbance fails if its cloud or API server is already unreachable because of another disturbance.

@@ -53,7 +53,7 @@ func (w *world) takeInventory(ctx context.Context) (*inventory, error) {
 		}), tokens.Items}, nil
 }
 
-// fleetProblems returns how the fleet differs from what its deployments request.
+// fleetProblems returns the differences between the fleet and what its deployments request.
 func (w *world) fleetProblems(ctx context.Context) []string {
 	all, err := w.takeInventory(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *world) fleetProblems(ctx context.Context) []string {
 	return all.problems()
 }
 
-// problems returns how the inventory differs from what the deployments request.
+// problems returns the differences between the inventory and what the deployments request.
 func (all *inventory) problems() (problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	wanted := 0
@@ -124,7 +124,7 @@ func conditions(m *v1beta1.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// leftovers returns a text for each thing that still exists although the fleet was deleted.
+// leftovers returns one text for each thing that still exists after the deletion of the fleet.
 func (w *world) leftovers(ctx context.Context) []string {
 	all, err := w.takeInventory(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *world) leftovers(ctx context.Context) []string {
 	return all.list()
 }
 
-// list returns a text for each object, Node, instance and token in the inventory.
+// list returns one text for each object, Node, instance and token in the inventory.
 func (all *inventory) list() (problems []string) {
 	for _, d := range all.deployments {
 		problems = append(problems, "deployment "+d.Name)

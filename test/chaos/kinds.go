@@ -78,7 +78,7 @@ func (w *world) freeze(kind string, r *replica, duration time.Duration) disturba
 	}
 }
 
-// stealLease returns a disturbance that sets another holder in the Lease of a program. This holder never renews the
+// stealLease returns a disturbance that writes another holder into the Lease of a program. This holder never renews the
 // Lease.
 func (w *world) stealLease(program string) disturbance {
 	return disturbance{
@@ -118,8 +118,8 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 	}
 }
 
-// cut returns a disturbance that interrupts the links of replicas to one of their servers. Its second parameter is the
-// kind of these servers: control, target or cloud.
+// cut returns a disturbance that interrupts the connections of replicas to one of their servers. Its second parameter
+// is the kind of these servers: control, target or cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
 	state, effect := link.Refused, "refuses connections"
 	if random.IntN(2) == 0 {

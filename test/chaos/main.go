@@ -1,7 +1,7 @@
 // Command chaos injects faults into a complete Machinist while simulated users work with a fleet. It runs real API
 // servers and etcds, two replicas of the manager and of the provider, and the simulated cloud. A judge checks every
 // revision of every object and every state of every instance. At the end, all disturbances stop. The fleet must then
-// reach the requested state and stay in it without writes. When the fleet is deleted, nothing may be left of it.
+// reach the requested state and stay in it without writes. When the fleet is deleted, nothing may remain.
 //
 // The command exits with 1 if it found a breach of an invariant. It then keeps all logs.
 package main

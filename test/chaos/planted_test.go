@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// Without disturbances, the test acts as the processes and does what the processes must never do. The watcher must find
-// each of these breaches in a running fleet, and no other breach.
+// In this test, no disturbances are injected; instead, the test acts in the name of the processes and does what they
+// must never do. The watcher must find each of these breaches in a running fleet, and no other breach.
 func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
@@ -81,7 +81,7 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 		Namespace: namespace, Name: "surplus", Labels: template.Labels, OwnerReferences: template.OwnerReferences,
 	}, Spec: *template.Spec.DeepCopy()}
 	surplus.Spec.ProviderID = ""
-	// At this moment, the deployment may have two more machines, but its set may not have any more.
+	// At this moment, the deployment may have two more machines, but the set may not have any more.
 	do(w.control.Create(ctx, surplus))
 	w.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
 

@@ -28,13 +28,13 @@ type replica struct {
 	mu      sync.Mutex
 	process *child.Process
 	killed  bool
-	// pause is how long the supervisor waits before the next restart.
+	// pause is the time for which the supervisor waits before the next restart.
 	pause time.Duration
-	// stopping is set before the process is stopped on purpose, so that its end does not count as a breach.
+	// stopping is set before the process is stopped intentionally, so that its end does not count as a breach.
 	stopping bool
 }
 
-// supervise starts the process, and restarts it whenever it ends.
+// supervise starts the process, and starts it again each time it ends.
 func (r *replica) supervise(ctx context.Context) {
 	for {
 		done, err := r.start()

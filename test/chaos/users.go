@@ -27,9 +27,9 @@ const maxTemporary = 2
 type users struct {
 	world  *world
 	random *rand.Rand
-	// before contains, for each deployment, the template before the last rollout.
+	// before contains the template of each deployment before the last rollout.
 	before map[string]v1beta1.MachineSpec
-	// created counts the temporary deployments that were created.
+	// created is the number of temporary deployments that were created.
 	created int
 }
 
@@ -141,7 +141,7 @@ func (u *users) run(ctx context.Context) {
 	}
 }
 
-// errNothing is the error of an action that finds nothing to act on.
+// errNothing is returned by an action that finds no suitable object.
 var errNothing = errors.New("nothing to do")
 
 // change patches a deployment.

@@ -21,7 +21,7 @@ import (
 )
 
 // verify ends all disturbances. It then checks that the fleet reaches the requested state and stays in it without
-// writes. Finally it deletes the fleet and checks that nothing is left of it.
+// writes. Finally it deletes the fleet and checks that nothing remains.
 func (w *world) verify(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.breach("the run was interrupted")
@@ -77,8 +77,8 @@ func (w *world) endDisturbances(ctx context.Context) error {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
-		// The informers of the controller manager retry only once a minute after many failures, so start the controller
-		// manager again.
+		// After many failures, the informers of the controller manager retry only once a minute, so restart the controller
+		// manager.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (w *world) endDisturbances(ctx context.Context) error {
 	return nil
 }
 
-// await calls check until it returns no problem, or until options.patience has passed. It returns the last problems.
+// await calls check until check returns no problem, or until options.patience has passed. It returns the last problems.
 func (w *world) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
 	defer cancel()

@@ -44,7 +44,7 @@ type watcher struct {
 	changes  int
 	revision map[string]int64
 	errs     []error
-	// printed is the number of breaches that were printed.
+	// printed is the number of breaches that have already been printed.
 	printed int
 }
 
@@ -101,14 +101,14 @@ func (o *watcher) expectDeletion(id string) {
 	o.withJudge(func(j *judge.Judge) { j.ExpectDeletion(id) })
 }
 
-// addSecret adds a secret that must not appear anywhere. The name describes it.
+// addSecret adds a secret that must not appear in any log or event. The name describes it.
 func (o *watcher) addSecret(name, secret string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.secrets[name] = secret
 }
 
-// readJournal passes the changes in the cloud to the judge. The caller holds the lock.
+// readJournal passes the changes in the cloud's journal to the judge. The caller holds the lock.
 func (o *watcher) readJournal() {
 	now := time.Now()
 	if err := o.journal.Read(func(in simcloud.Instance) { o.judge.Instance(now, in) }); err != nil {
@@ -123,7 +123,7 @@ func (o *watcher) fail(err error) {
 	}
 }
 
-// change first passes all earlier changes in the cloud to the judge, and then the given change of a cluster.
+// change first passes all earlier changes in the cloud to the judge, and then passes it the given change of a cluster.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// flags make the processes notice problems within seconds that they would otherwise notice within minutes. The flags do
-// not affect the guarantees of the processes.
+// flags contains flags with which the processes notice problems within seconds instead of minutes. These flags do not
+// affect the guarantees of the processes.
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
@@ -55,7 +55,7 @@ type world struct {
 
 	mu     sync.Mutex
 	counts map[string]int
-	// breaches contains the breaches that the judge cannot find.
+	// breaches contains those breaches that the judge cannot detect.
 	breaches []judge.Breach
 	results  []string
 }
@@ -72,14 +72,14 @@ func (w *world) logf(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// count counts one more event of a kind for the report.
+// count increases the number of events of a kind in the report.
 func (w *world) count(kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[kind]++
 }
 
-// breach records a breach that something other than the judge found.
+// breach records a breach that was not found by the judge.
 func (w *world) breach(format string, args ...any) {
 	w.logf("BREACH "+format, args...)
 	w.mu.Lock()
@@ -95,7 +95,8 @@ func (w *world) result(format string, args ...any) {
 	w.results = append(w.results, fmt.Sprintf(format, args...))
 }
 
-// start starts everything. Processes reach the API servers and the cloud only through links, which are not cut yet.
+// start starts everything. Processes reach the API servers and the cloud only through links, and none of the links is
+// cut yet.
 func (w *world) start(ctx context.Context) (err error) {
 	bin, err := filepath.Abs(w.options.binaries)
 	if err != nil {

@@ -3,9 +3,9 @@
 // test/apiserver. The store itself implements the controllers of garbage, namespaces and disruption budgets.
 //
 // The package does not run controllers. It returns the writes that the controllers can send next, and the simulation
-// chooses one of them. In this way, the simulation can try all orders of the actions of independent loops. The
-// controllers do not wait for the periods of the real loops, but can act immediately. They wait only for times that
-// users can observe, such as tolerationSeconds and the expiration of a token.
+// chooses one of them. In this way, the simulation can try every order of the actions of independent loops. The
+// controllers do not wait for the periods of the real loops, but can act immediately. They wait only for times that are
+// visible to users, such as tolerationSeconds and the expiration of a token.
 package controllermanager
 
 import (
@@ -116,8 +116,8 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 // now returns the current time in whole seconds, because the API stores times with this precision.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
-// patch sends the difference between two states of an object as a patch of an actor. If locked is true, the patch fails
-// if the object has changed.
+// patch sends the difference between two states of an object as a patch in the name of an actor. If locked is true, the
+// patch fails if the object has changed.
 func (m Manager) patch(actor string, before, after client.Object, locked bool) error {
 	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, mergeFrom(before, locked)))
 }

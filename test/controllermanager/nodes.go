@@ -16,8 +16,8 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 }
 
 // nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its
-// conditions to Unknown and its pods to not ready. The taints of a Node follow its conditions. The taints of each
-// effect have their own loop.
+// conditions to Unknown and its pods to not ready. The taints of a Node follow its conditions. There is one loop for
+// the taints of each effect.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {

@@ -31,8 +31,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. If no toleration has
-// tolerationSeconds, ends is false. The pod then either stays forever or is evicted immediately.
+// toleratedUntil returns the time at which a pod stops tolerating the NoExecute taints of a node. If none of the
+// tolerations has tolerationSeconds, ends is false. The pod then either stays forever or is evicted immediately.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {

@@ -15,7 +15,8 @@ const (
 	AttachDetach = "attach-detach"
 	// StorageDriver is the CSI driver of all volumes.
 	StorageDriver = "csi.example.com"
-	// AnnotationManaged is an annotation of Nodes. A kubelet sets it if the controller must attach the kubelet's volumes.
+	// AnnotationManaged is an annotation of Nodes. A kubelet sets this annotation if the controller must attach the
+	// kubelet's volumes.
 	AnnotationManaged = "volumes.kubernetes.io/controller-managed-attach-detach"
 	// forceDetachTimeout is the time after which a volume is detached by force if no pod needs it and its Node is not
 	// ready.
@@ -35,14 +36,14 @@ type Volumes struct {
 // attachedVolume is the state of an attached volume.
 type attachedVolume struct {
 	node string
-	// unwanted is the time since which no pod has needed the volume. It is zero if a pod needs the volume.
+	// unwanted is the time at which the last pod stopped needing the volume. It is zero while a pod needs the volume.
 	unwanted time.Time
 	// inUse reports whether the Node's last report listed the volume as in use. The Node may have been deleted after this
 	// report.
 	inUse bool
 }
 
-// Clone returns an independent copy in which the function Of is replaced.
+// Clone returns an independent copy that uses another function Of.
 func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
 	c := &Volumes{Of: of, attached: map[string]attachedVolume{}}
 	for name, a := range v.attached {

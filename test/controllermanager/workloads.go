@@ -18,8 +18,8 @@ type Workload struct {
 	Pod *corev1.Pod
 }
 
-// Missing returns the pods that the controller of a workload would create now. Each pod is already bound to the node
-// that the scheduler selects. If there is no node for a pod, Missing does not return the pod.
+// Missing returns the pods that the controller of a workload would create at the moment. Each pod is already bound to
+// the node that the scheduler selects. If there is no node for a pod, Missing does not return the pod.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {
@@ -56,8 +56,8 @@ func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.P
 	return out
 }
 
-// nextInOrder returns the first pod of a StatefulSet that is missing. If a pod before it is not ready, it returns
-// nothing.
+// nextInOrder returns the first missing pod of a StatefulSet. If a pod before this one is not ready, nextInOrder
+// returns nothing.
 func (m Manager) nextInOrder(w Workload, pods []*corev1.Pod) []*corev1.Pod {
 	byName := map[string]*corev1.Pod{}
 	for _, p := range pods {
@@ -107,9 +107,9 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 	return p
 }
 
-// schedule returns the node that the scheduler selects for another pod of a workload, or "" if there is none. It uses a
-// node with an untolerated PreferNoSchedule taint only if there is no other node, and prefers the node that has the
-// fewest pods of the workload.
+// schedule returns the node that the scheduler selects for another pod of a workload, or "" if no node is suitable. It
+// uses a node with an untolerated PreferNoSchedule taint only if there is no other node, and prefers the node that has
+// the fewest pods of the workload.
 func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {

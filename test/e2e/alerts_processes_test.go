@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Prometheus scrapes all kinds of processes. Each process fails in its own way, and the alert for this failure must
-// fire.
+// Prometheus scrapes all kinds of processes. Each process is made to fail in its own way, and the alert for this
+// failure must fire.
 //
 // Rules: alerts-fire-for-their-cause.
 func TestProcessAlertsFire(t *testing.T) {
@@ -126,7 +126,7 @@ func (m *machinist) stealLease() {
 	before, now := lease.DeepCopy(), metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("thief"), new(int32(3600))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	// The patch has no resourceVersion, because the manager renews its Lease all the time.
+	// The patch has no resourceVersion, because the manager changes its Lease all the time.
 	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
 		m.t.Fatal(err)
 	}

@@ -26,9 +26,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Prometheus scrapes a fleet. While the fleet is healthy, no alert fires. Then the test causes every kind of failure of
-// machines, clouds and clusters, and each alert about these failures must fire. The metrics come from the real
-// programs.
+// Prometheus scrapes a fleet. As long as the fleet is healthy, no alert fires. Then the test causes every kind of
+// failure of machines, clouds and clusters, and each alert about these failures must fire. The metrics come from the
+// real programs.
 //
 // Rules: alerts-fire-for-their-cause, no-alert-for-a-healthy-fleet.
 func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
@@ -118,7 +118,7 @@ func (p *prometheus) addressOf(job string) string {
 	return found[0].Metric["instance"]
 }
 
-// failingFleet is a fleet with failures that the test causes.
+// failingFleet is a fleet in which the test causes failures.
 type failingFleet struct {
 	*prometheus
 	fleet []v1beta1.Machine
@@ -191,8 +191,8 @@ func (b *failingFleet) awaitRunningMachine(name string) *v1beta1.Machine {
 	})
 }
 
-// blockDrains deletes two machines. A PodDisruptionBudget protects the pod of the first one, and the target cluster
-// refuses to evict the pod of the second one.
+// blockDrains deletes two machines. A PodDisruptionBudget protects the pod of the first drained machine, and the target
+// cluster refuses to evict the pod of the second one.
 func (b *failingFleet) blockDrains() {
 	b.createMachine("budgeted")
 	b.createMachine("refused")
@@ -224,8 +224,8 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 	}
 }
 
-// leaveOrphans creates two orphans: one whose deletion fails, and one whose Node is Ready. It then changes the recorded
-// cluster ID, so that it differs from the cluster ID of the process.
+// leaveOrphans creates two orphans: one whose deletion fails, and one whose Node is Ready. leaveOrphans then changes
+// the recorded cluster ID, so that it differs from the cluster ID of the process.
 func (b *failingFleet) leaveOrphans() {
 	ghost := b.createOrphan(b.clusterID(), namespace+"/ghost")
 	if _, err := b.cloud.AddFault(context.Background(), simcloud.FaultRule{Operation: simcloud.OperationDeleteInstance,

@@ -67,7 +67,7 @@ func authored(spec v1beta1.MachineSpec) []client.Object {
 	}
 }
 
-// A tenant may write fleets, but no classes. The tenant tries to create machines without a class, to be able to choose
+// A tenant may write fleets, but no classes. The tenant tries to create machines without a class, in order to choose
 // their image, network and credentials.
 //
 // Rule: inline-needs-permission.

@@ -71,7 +71,7 @@ spec:
 // An author of old objects may not read Secrets, but writes references to Secrets of other users into the old objects.
 // The migrator must not read a Secret of another namespace. Even after the owner of the Secret has allowed its use, the
 // values of Secrets must not appear in a plan, status, event or log. An administrator must also accept the use of the
-// Secret, because its values would become a part of a class. But the migrator must use the Secret that the fleet needs.
+// Secret, because its values would become part of a class. But the migrator must use the Secret that the fleet needs.
 //
 // Rules: migration-secrets-need-consent, migration-hides-values-of-secrets.
 func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {

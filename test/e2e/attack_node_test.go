@@ -125,7 +125,7 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 		}
 		return reported[victim.Name] && reported[hostile.Name], fmt.Sprint(reported)
 	})
-	// The correct node must still be able to join.
+	// The right node must still be able to join.
 	m.await("the correct node of the victim", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == victim.UID && m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef.Name != name

@@ -115,8 +115,8 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 }
 
 // asServiceAccount returns a client of the target cluster with the identity of the ServiceAccount to which the charts
-// bind the roles of a process. In this stack, the processes themselves use other users. Therefore, the stack does not
-// report refused requests of this client as refused requests of the process.
+// bind the roles of a process. In this stack, the processes themselves use other users. So the stack does not count
+// requests of this client that are refused as refused requests of the process.
 func (m *machinist) asServiceAccount(process string) client.Client {
 	m.t.Helper()
 	group := "system:serviceaccounts:" + stack.SystemNamespace

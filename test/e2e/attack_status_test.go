@@ -59,8 +59,8 @@ func (m *machinist) newForger() (forger, v1beta1.Machine) {
 	return forger{m, m.asUser("forger")}, list.Items[0]
 }
 
-// forge changes the status of a Machine once. If another client changes the status at the same time, forge does not
-// overwrite that change.
+// forge makes a single attempt to change the status of a Machine. If another client changes the status at the same
+// time, forge does not overwrite that change.
 func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	f.t.Helper()
 	eventually(f.t, "the attacker wrote the status", func() (bool, string) {

@@ -33,8 +33,8 @@ import (
 )
 
 // autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.
-// Its user has only the permissions of the chart's role. Everything that it knows about Machinist comes from its reads
-// of this API group.
+// Its user has only the permissions of the chart's role. The autoscaler knows only what it
+// reads about Machinist from this API group.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface
@@ -241,7 +241,7 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	size := a.size(g)
 	machines := a.objects.Resource(resourceOf("machines")).Namespace(node.Annotations["machinist.dev/cluster-namespace"])
 	name := node.Annotations["machinist.dev/machine"]
-	// A real autoscaler would try again in its next loop after a conflict.
+	// After a conflict, a real autoscaler would try again in its next loop.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		machine, err := machines.Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {

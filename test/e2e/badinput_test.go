@@ -255,7 +255,7 @@ func (b *badInput) createAll() map[string]manifests.Bad {
 }
 
 // wantReported fails the test unless the conditions of each object, or of its machines, report what is wrong with the
-// object. It also fails if a warning is reported twice.
+// object. It also fails the test if a warning is reported twice.
 func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -339,7 +339,7 @@ func conditionText(part string) string {
 }
 
 // deleteAll first deletes the objects without a class, because their Secret has no finalizer. It then deletes the
-// namespace with everything in it. In the namespace, Kubernetes deletes the objects in any order. It may delete the
+// namespace with everything in it. Within the namespace, Kubernetes deletes the objects in any order. It may delete the
 // classes and Secrets before the machines that use them.
 func (b *badInput) deleteAll() {
 	b.t.Helper()

@@ -54,7 +54,7 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	m.measureCreation("creation in a fast cloud")
 	m.measureRollout("rollout in a fast cloud")
 	m.measureDeletion("deletion in a fast cloud")
-	// Now the instances stay pending for longer than the interval between two checks.
+	// The instances now stay pending for longer than the interval between two checks.
 	boots := simcloud.Duration(1500 * time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boots})
 	m.measureCreation("creation with instances that boot for 1.5s")

@@ -60,7 +60,7 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 			outdated++
 		}
 	}
-	// Until this revision, the pause is certainly in force.
+	// Up to this revision, the pause is certainly in force.
 	resumed := m.revisionOf(m.createBudget("mark", "none", intstr.FromInt32(0)))
 	m.deleteBudget(pause.Name)
 	m.awaitPool("rolling", rolling, examples.LargeClass)

@@ -113,7 +113,7 @@ func ofPool(name string) func(map[string]string) bool {
 	return func(labels map[string]string) bool { return labels["pool"] == name }
 }
 
-// atMost returns a function that allows n disrupted machines.
+// atMost returns a function that always allows n disrupted machines.
 func atMost(n int) func(int) int { return func(int) int { return n } }
 
 // createBudget creates a MachineDisruptionBudget for the machines of a pool, or of all pools if pool is empty.

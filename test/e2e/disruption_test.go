@@ -32,10 +32,10 @@ func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	return m, s
 }
 
-// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. A third budget
-// allows no disruption during one minute of the rollouts. The processes are killed meanwhile. After each write that
-// disrupts a machine, the number of disrupted machines must not exceed any budget. In the end, all machines must be up
-// to date, and each old machine must have been disrupted once.
+// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. During one minute of
+// the rollouts, a third budget allows no disruption. The processes are killed meanwhile. After each write that disrupts
+// a machine, the number of disrupted machines must not exceed any budget. In the end, all machines must be up to date,
+// and each old machine must have been disrupted once.
 //
 // Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
 // budget-allows-number-or-percentage, budget-in-force-by-windows.

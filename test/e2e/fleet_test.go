@@ -122,7 +122,7 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 	}
 }
 
-// logsOnly is a file system that contains only the logs. Other files, such as sockets, cannot be copied.
+// logsOnly is a file system that contains only log files. Other files, such as sockets, cannot be copied.
 type logsOnly struct{ fs.FS }
 
 func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -251,7 +251,7 @@ func describe(machines []v1beta1.Machine) string {
 	return b.String()
 }
 
-// instances returns every instance that the cloud has ever created.
+// instances returns every instance that the cloud has created so far.
 func (m *machinist) instances() []simcloud.Record {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(context.Background())
@@ -265,7 +265,7 @@ func (m *machinist) instances() []simcloud.Record {
 	return dump.Records
 }
 
-// wantNoTwins fails the test if a Machine has ever had two instances in the cloud.
+// wantNoTwins fails the test if the cloud has ever had two instances of a Machine.
 func (m *machinist) wantNoTwins() {
 	m.t.Helper()
 	byUID := map[string]string{}

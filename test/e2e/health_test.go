@@ -24,7 +24,8 @@ import (
 )
 
 // healthTimeout is the time in these tests after which a machine with a silent node is replaced. If two nodes become
-// silent at the same time, Kubernetes detects this at different times, which differ by less than healthTimeout.
+// silent at the same time, Kubernetes may detect this at two different times, but the difference is less than
+// healthTimeout.
 const healthTimeout = 15 * time.Second
 
 // startForHealth starts a Machinist with a fleet. In this fleet, Kubernetes detects a silent node within 20 seconds.
@@ -101,8 +102,8 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	}
 }
 
-// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is set, it is called before the object
-// is created.
+// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is not nil, it is called before the
+// object is created.
 func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.t.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}

@@ -146,7 +146,7 @@ func (m *migration) allowMachines(n int64) {
 	})
 }
 
-// wantIrrevocable fails the test unless the API server refuses to abort the migration.
+// wantIrrevocable fails the test unless the API server refuses an abort of the migration.
 func (m *migration) wantIrrevocable() {
 	m.t.Helper()
 	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}

@@ -75,13 +75,13 @@ func kubermatic(namespace, manifests string) oldGroup {
 		workload: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: name}}
 }
 
-// oldWeb is a Deployment of a user. Its pods run on the fleet.
+// oldWeb is the name of a user's Deployment, whose pods run on the fleet.
 var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
 
 const (
 	// oldAccount is the Secret in kube-system with the token of the cloud account.
 	oldAccount = "old-account"
-	// oldJoiners is the group of the bootstrap token of the old instances.
+	// oldJoiners is the user group of the bootstrap token of the old instances.
 	oldJoiners = "system:bootstrappers:old-fleet"
 	oldToken   = "0ldflt.0123456789abcdef"
 	// oldWebhook is the name of a webhook configuration of the old system.
@@ -97,7 +97,7 @@ type oldFleet struct {
 	// logStart is the number of the first log line after the last start of the controller. logRead is the number of the
 	// first log line that awaitSettled and awaitLog have not read yet.
 	logStart, logRead int
-	// before is the state of the fleet when the controller had created it.
+	// before is the state of the fleet immediately after the controller had created it.
 	before fleetState
 }
 

@@ -68,7 +68,7 @@ func TestStandInManagesOldFleet(t *testing.T) {
 					t.Errorf("instance %s of the deleted machine still exists", id)
 				}
 			}
-			// The functions that compare fleets must find everything that has happened to this machine.
+			// The functions that compare fleets must detect everything that has happened to this machine.
 			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
 			contains(t, strings.Join(f.differences(), "\n"), "the cloud was asked", "Node "+machine.GetName()+" is gone",
 				" of "+machine.GetName()+" is gone")

@@ -100,7 +100,7 @@ func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructure
 	return list.Items
 }
 
-// someMachine returns an old Machine. If some Machines belong to a set, it returns one of these.
+// someMachine returns an old Machine. If some of the Machines belong to a set, it returns one of them.
 func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	f.t.Helper()
 	for _, kind := range f.kinds() {

@@ -48,7 +48,7 @@ func (f *oldFleet) migrate() *migration {
 	return m
 }
 
-// migratorLease contains flags with which another migrator can take over soon. The lease duration is long enough for a
+// migratorLease contains flags that allow another migrator to take over soon. The lease duration is long enough for a
 // busy machine, because a migrator that has lost its Lease ends and is not restarted.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
@@ -98,7 +98,7 @@ func (m *migration) createMigration(name string) {
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
 	}
 	if f.namespace == "" {
-		// Cluster-scoped machines do not determine the namespace of the Leases, but the workload does.
+		// If the machines are cluster-scoped, the workload determines the namespace of the Leases.
 		object.Spec.SourceNamespace = f.workload.Namespace
 	}
 	if err := f.control.Create(context.Background(), object); err != nil {
@@ -405,7 +405,7 @@ func (m *migration) fencedSince() time.Time {
 	return meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced).LastTransitionTime.Time
 }
 
-// applyOld applies a manifest of the old fleet once more, as GitOps tools do from time to time.
+// applyOld applies a manifest of the old fleet again, as GitOps tools do from time to time.
 func (m *migration) applyOld() error {
 	for _, o := range m.objects(len(m.before.instances)) {
 		if o.GetKind() != "MachineDeployment" {

@@ -197,8 +197,9 @@ func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	return <-ended != nil
 }
 
-// wantOneActor fails the test if both control clusters could act on a Machine. As soon as the destination has its copy
-// of a Machine, the Machine in the source must be paused. It also fails the test if the source reports orphans.
+// wantOneActor fails the test if both control clusters could act on the same Machine. As soon as the destination has
+// its copy of a Machine, the Machine in the source must be paused. It also fails the test if the source reports
+// orphans.
 func (m *machinist) wantOneActor(to *machinist) {
 	m.t.Helper()
 	there := map[string]bool{}
@@ -228,7 +229,7 @@ func (m *machinist) wantNoFleet() {
 }
 
 // watchNodes watches the Nodes. The returned function ends the watch. It fails the test if a Node was added or removed
-// meanwhile, or if a Node was at any time not Ready or not schedulable.
+// in the meantime, or if a Node was at any time not Ready or not schedulable.
 func (m *machinist) watchNodes() func() {
 	m.t.Helper()
 	list := &corev1.NodeList{}

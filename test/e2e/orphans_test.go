@@ -165,8 +165,8 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// If there is no target cluster, no Node can show that an instance no longer exists. The process must find this in the
-// list of instances.
+// If there is no target cluster, no Node can show that an instance no longer exists. The process must detect this from
+// the list of instances.
 //
 // Rule: missing-instance-asks-machine.
 func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
@@ -249,8 +249,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	a.awaitTerminated(theirs)
 }
 
-// Two namespaces of one control cluster have separate installations. In one case they have different cluster IDs, and
-// in the other case the same ID. Neither installation may change the instances of the other.
+// Two namespaces of one control cluster have separate installations. In one case, their cluster IDs are different, and
+// in the other case, they are the same. Neither installation may change the instances of the other.
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestNamespacedInstallationsAreIndependent(t *testing.T) {

@@ -27,11 +27,11 @@ import (
 // fastChecks are flags that make a process notice the beginning and the end of an outage within seconds.
 var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
-// The target cluster is unreachable for longer than every timeout. During the outage, no machine is created or
-// replaced, and machines that are being created or deleted have to wait. After the outage, the creations and deletions
-// continue automatically, and the timeouts of machines start again. A machine that joins immediately after the outage
-// must be noticed in time. This needs new watches, because watches that have failed for so long would be retried too
-// late.
+// The target cluster is unreachable for a time that is longer than every timeout. During the outage, no machine is
+// created or replaced, and machines that are being created or deleted have to wait. After the outage, the creations and
+// deletions continue automatically, and the timeouts of machines start again. A machine that joins immediately after
+// the outage must be noticed in time. For this, the process needs new watches, because watches that have failed for so
+// long are retried too late.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
@@ -148,8 +148,8 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is the time for which the drain respects the budget. The grace period of the pod is longer than the rest of
-		// the drain timeout.
+		// hold is the time for which the drain respects the budget. The grace period of the pod is longer than
+		// the rest of the drain timeout.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)
@@ -327,7 +327,7 @@ func (m *machinist) machines() []v1beta1.Machine {
 }
 
 // wantNoReplacement fails the test if a machine has failed, is being deleted or is marked for replacement. It ignores
-// the machine with the UID except.
+// the machine whose UID is in the parameter except.
 func wantNoReplacement(t *testing.T, machines []v1beta1.Machine, except types.UID) {
 	t.Helper()
 	for i := range machines {
@@ -347,7 +347,7 @@ func uids(machines []v1beta1.Machine) []types.UID {
 	return out
 }
 
-// missing returns the UIDs that are in the list all, but not in the list others.
+// missing returns those UIDs of the list all that the list others does not contain.
 func missing(all, others []types.UID) []types.UID {
 	return slices.DeleteFunc(slices.Clone(all), func(uid types.UID) bool { return slices.Contains(others, uid) })
 }

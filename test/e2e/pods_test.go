@@ -26,8 +26,8 @@ func (m *machinist) protectedPod(app, node string) *corev1.Pod {
 	return &m.protectedPods(app, node)[0]
 }
 
-// protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that allows no eviction. It
-// returns when the budget has counted all pods.
+// protectedPods runs a pod of the app on each of the nodes, and creates a PodDisruptionBudget that allows no eviction.
+// It returns when the status of the budget includes all pods.
 func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	m.t.Helper()
 	ctx := context.Background()

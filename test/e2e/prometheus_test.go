@@ -34,7 +34,7 @@ var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, 
 type prometheus struct {
 	*machinist
 	url string
-	// began is the time since which Prometheus has been scraping all processes.
+	// began is the time at which Prometheus began to scrape all processes.
 	began time.Time
 }
 

@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The cloud responds to reads with an old state. Nevertheless, exactly the requested instances must be created and
-// kept. When the fleet is deleted, no instance may remain, even if machines are deleted while the cloud does not list
-// their instances yet.
+// The cloud returns old states to readers. Nevertheless, exactly the requested instances must be created and kept. When
+// the fleet is deleted, no instance may remain, even if machines are deleted while the cloud does not list their
+// instances yet.
 func TestCloudReadsLag(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

@@ -303,7 +303,7 @@ func checkout(t *testing.T) string {
 	return to
 }
 
-// controlPlane starts a control plane, like a cluster of the reader, and writes a kubeconfig for its administrator.
+// controlPlane starts a control plane in place of the reader's cluster, and writes a kubeconfig for its administrator.
 func controlPlane(t *testing.T, kubeconfig string) *controlplane.ControlPlane {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true, WithScheduler: true})

@@ -82,8 +82,8 @@ func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
 	}
 }
 
-// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before. The
-// cloud must not have created any others in the meantime.
+// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before. In the
+// meantime, the cloud must not have created any other instances.
 func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	m.t.Helper()
 	if made := len(m.instances()); made != len(instances) {

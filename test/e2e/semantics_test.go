@@ -12,8 +12,8 @@ import (
 )
 
 // A fleet is created, scaled and deleted in a cloud that has the consistency and the errors of real clouds. The cloud
-// must create exactly the requested instances. No instance may be regarded as missing by mistake, and nothing may be
-// left in the end.
+// must create exactly the requested instances. The provider must not mistake any instance for missing, and nothing may
+// remain in the end.
 func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1

@@ -29,11 +29,11 @@ import (
 // programs are the programs that run in shards.
 var programs = []string{stack.Manager, stack.Provider}
 
-// namespacesPerShard is the number of namespaces in each of two shards.
+// namespacesPerShard is the number of namespaces in each shard if there are two shards.
 const namespacesPerShard = 4
 
 // sharded is a Machinist with fleets in several namespaces. The test starts its processes, several of each program.
-// Each process has its own user group, so that the audit log of the API server shows which process wrote what.
+// Each process has its own user group, so that the audit log of the API server shows which process sent each write.
 type sharded struct {
 	*machinist
 	namespaces []string

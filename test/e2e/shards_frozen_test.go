@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseLink is a proxy between a process and the API server. When it is cut, it no longer responds to requests about
-// Leases, but still responds to all other requests. So the process can notice only by its own clock that its Lease has
-// expired.
+// A leaseLink is a proxy between a process and the API server. When it is cut, it no longer responds to requests about
+// Leases, but still responds to all other requests. So the process can detect only with its own clock that its Lease
+// has expired.
 type leaseLink struct{ cut chan struct{} }
 
 // serve starts the proxy, and returns a configuration with which a process uses the proxy instead of the API server.

@@ -12,7 +12,8 @@ import (
 // writes are requests in the order in which the API server received them.
 type writes []auditlog.Request
 
-// requests returns the requests of the processes since the start of the API server, in the order of its clock.
+// requests returns the requests that the processes have sent since the start of the API server, in the order of their
+// times.
 func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	d.t.Helper()
 	log, err := auditlog.Open(d.Control.AuditLog())
@@ -68,19 +69,19 @@ func (d *sharded) awaitTry(members ...*member) {
 	}
 }
 
-// ofMembers returns those writes that the given processes sent.
+// ofMembers returns only the writes that the given processes sent.
 func (w writes) ofMembers(members ...*member) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !slices.ContainsFunc(members, func(m *member) bool { return m.Name == memberOf(r.Groups) })
 	})
 }
 
-// inNamespace returns those writes that are in the given namespace.
+// inNamespace returns only the writes in the given namespace.
 func (w writes) inNamespace(namespace string) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool { return r.Namespace != namespace })
 }
 
-// receivedBetween returns those writes that the API server received between the two times.
+// receivedBetween returns only the writes that the API server received between the two times.
 func (w writes) receivedBetween(after, before time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !r.Received.After(after) || !r.Received.Before(before)

@@ -32,8 +32,8 @@ import (
 func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// While the API server is down, the manager's Lease does not expire. So the only reason for the manager to end is the
-	// older data.
+	// While the API server is down, the manager's Lease does not expire. So if the manager exits, the older data is the
+	// only possible reason.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// These are flags for the Lease of a process.
+// These flags configure the Lease of a process.
 var (
 	// patientLease contains the flags that the processes in these tests use by default. A process that cannot renew its
 	// Lease ends, and on a busy machine the API server may take more than ten seconds to respond to a renewal.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The tour of the demo shows that everything works together.
+// The tour of the demo shows that all features work together.
 func TestDemoTourSucceeds(t *testing.T) {
 	t.Parallel()
 	forms := [][]string{{"--once", "--separate-target"}}

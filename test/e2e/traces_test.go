@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// minCoverage is the part of an operation's time that its spans must cover.
+// minCoverage is the minimum fraction of an operation's time that its spans must cover.
 const minCoverage = 0.99
 
 // traced is a Machinist whose processes send traces to a receiver.
@@ -127,7 +127,7 @@ func (m *traced) crash() {
 	}
 }
 
-// The traces of machines explain where the time was spent. The test includes creations with errors of the cloud, a
+// The traces of machines must explain how the time was spent. The test includes creations with errors of the cloud, a
 // crash of the provider, a rollout and a drain. Each trace has one root span and contains no secret.
 //
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
@@ -167,8 +167,8 @@ func TestTracesExplainTime(t *testing.T) {
 	}
 }
 
-// crashInTheMiddle kills the provider while machines boot. Spans that had not been sent at that time are lost. But no
-// step is missing in the traces, because the next process reports all steps.
+// crashInTheMiddle kills the provider while machines are booting. Spans that had not been sent at that time are lost.
+// But no step is missing in the traces, because the next process reports all steps.
 func (m *traced) crashInTheMiddle() {
 	m.t.Helper()
 	m.scale(5)
@@ -317,8 +317,8 @@ func TestTracesCostNoWrite(t *testing.T) {
 	t.Logf("without traces: %v", without)
 	t.Logf("with traces:    %v", with)
 	for what, n := range with {
-		// The number of status writes depends on the times at which the events of a Node arrive, because one write may
-		// combine several changes.
+		// The number of status writes depends on the times at which the events of a Node arrive, because several changes may
+		// be combined in one write.
 		most := without[what]
 		if strings.HasSuffix(what, "/status") {
 			most += machines * 3 / 10

@@ -332,7 +332,7 @@ func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// pod reads a pod again. If the pod no longer exists, it returns nil.
+// pod reads a pod again. If the pod no longer exists, the function returns nil.
 func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	m.t.Helper()
 	now := &corev1.Pod{}

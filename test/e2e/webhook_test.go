@@ -29,9 +29,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines. Meanwhile, the
-// certificate and its CA are replaced, and each replica is restarted. If the webhook is unreachable, the API server
-// ignores it. So if a request does not reach the webhook, an invalid Machine is admitted.
+// Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines. While the client does
+// this, the certificate and its CA are replaced, and each replica is restarted. If the webhook is unreachable, the API
+// server ignores it. So if a request does not reach the webhook, an invalid Machine is admitted.
 //
 // Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
 func TestNoAdmissionRequestIsLost(t *testing.T) {
@@ -114,7 +114,7 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 	}
 }
 
-// webhook is the webhook of the manager, which several replicas serve.
+// webhook is the manager's webhook, which several replicas serve.
 type webhook struct {
 	*machinist
 	replicas []string
@@ -142,7 +142,7 @@ func (w *webhook) trySend(n int, invalid bool) error {
 	return nil
 }
 
-// stream sends one Machine after another without a pause, in several goroutines.
+// stream is a client that sends one Machine after another without a pause, in several goroutines.
 type stream struct {
 	stop  chan struct{}
 	tasks sync.WaitGroup
@@ -150,7 +150,7 @@ type stream struct {
 	mu   sync.Mutex
 	sent int
 	lost []string
-	// changed is signaled when the value of sent has changed.
+	// changed is signaled when the value of the field sent has changed.
 	changed *sync.Cond
 }
 
@@ -182,7 +182,7 @@ func (w *webhook) stream(goroutines int) *stream {
 }
 
 // connectRepeatedly connects to the replicas all the time, similar to an API server that opens a new connection for
-// each request. Its CA bundle may be outdated by the duration of one request.
+// each request. The CA bundle that it uses may be outdated by the duration of one request.
 func (w *webhook) connectRepeatedly(s *stream) {
 	s.tasks.Go(func() {
 		for {
@@ -299,7 +299,7 @@ func (w *webhook) awaitSecret(what string, done func(map[string][]byte) bool) (d
 	return data
 }
 
-// awaitPresented waits until the replicas present the certificate that the Secret contains.
+// awaitPresented waits until the replicas present the certificate in the Secret.
 func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {

@@ -38,11 +38,11 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Patience is the timeout of Await. It affects only failing tests, because Await returns as soon as the expected state
-// is reached.
+// Patience is the timeout of Await. This value affects only failing tests, because Await returns as soon as the
+// expected state is reached.
 const Patience = 2 * time.Minute
 
-// running is the control plane that Main or Start started. It is nil if Use set another API server.
+// running is the control plane that Main or Start started. It is nil if Use has set another API server.
 var running *controlplane.ControlPlane
 
 // administrator is the client configuration of an administrator. kubeconfig is the path of a file with the same
@@ -55,8 +55,8 @@ var (
 // Use sets the API server that the functions of this package use.
 func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
-// Main starts a control plane, runs the tests and stops the control plane. If options are given, it uses the first of
-// them.
+// Main starts a control plane, runs the tests and stops the control plane. It uses the first of the options, if any are
+// given.
 func Main(m *testing.M, options ...controlplane.Options) int {
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}
@@ -72,7 +72,7 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 	return m.Run()
 }
 
-// Start starts a control plane for one test and its subtests. It is for a binary whose other tests use another API
+// Start starts a control plane for one test and its subtests. Use it in a binary whose other tests use another API
 // server. No other test may run in parallel with this test.
 func Start(t testing.TB) {
 	t.Helper()
@@ -192,7 +192,7 @@ func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what s
 	return AwaitFor(t, Patience, c, list, what, done, options...)
 }
 
-// AwaitFor is like Await, but with another timeout, for example for a real cloud.
+// AwaitFor does the same as Await, but with another timeout, for example for a real cloud.
 func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
 	done func(L) (bool, string), options ...client.ListOption) L {
 	t.Helper()

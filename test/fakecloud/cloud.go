@@ -29,16 +29,16 @@ type Cloud struct {
 	Clock        clock.PassiveClock
 	// Settle is the result of CreateSettle. The default is a minute.
 	Settle time.Duration
-	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default,
-	// an instance starts and disappears during the call.
+	// Boot is the time that passes until a new instance runs. Shutdown is the time that passes until a deleted instance
+	// disappears. By default, an instance starts and disappears during the call.
 	Boot, Shutdown time.Duration
 	// Left is the value of DeleteResult.Left that Delete returns until the instance disappears.
 	Left string
-	// Blind is the time for which lookups by tags do not find a new instance.
+	// Blind is the time during which lookups by tags do not find a new instance.
 	Blind time.Duration
-	// Lag is the age of the state that all reads return: by ID, by tags and in lists. So a read does not return a new
-	// instance, still returns a deleted instance, and returns old states and tags. Lag also applies to the reads at the
-	// beginning of Create, Delete and Adopt.
+	// Lag is the age of the states that reads return. It applies to reads by ID, reads by tags, and lists. So a read may
+	// not return a new instance yet, may still return a deleted instance, and returns old states and tags. Lag also
+	// applies to the reads at the beginning of Create, Delete and Adopt.
 	Lag time.Duration
 	// If Evasive is set, Delete does not report whether it found the instance.
 	Evasive bool
@@ -54,8 +54,8 @@ type Cloud struct {
 
 	// Around is called for each call of the driver, and must call f. call is a name such as "cloud create" or "cloud get".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete are called at the beginning of a call, while the cloud is not locked. The call returns
-	// the error of this function.
+	// OnList, OnGet and OnDelete are called at the beginning of a call, while the cloud is not locked. If this function
+	// returns an error, the call returns the error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
 	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
@@ -129,7 +129,7 @@ func (c *Cloud) Created(uid types.UID) int {
 	return c.created[uid]
 }
 
-// Twins returns the UIDs of machines that have had two instances at the same time.
+// Twins returns the UIDs of all machines that have ever had two instances at the same time.
 func (c *Cloud) Twins() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -89,7 +89,7 @@ func (c checkedCloud) Delete(ctx context.Context, req provider.DeleteRequest) (p
 	return c.Cloud.Delete(ctx, req)
 }
 
-// Update returns UpdateNeedsReplacement, as a driver that cannot update instances in place does.
+// Update returns UpdateNeedsReplacement, like a driver that cannot update instances in place.
 func (c checkedCloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	in, err := c.Get(ctx, provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID, ProviderID: req.ProviderID,
 		Scope: req.Scope, Class: req.Class})

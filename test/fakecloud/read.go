@@ -91,7 +91,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// checkScope returns NotFound if an instance belongs to another scope.
+// checkScope returns NotFound if an instance does not belong to the scope.
 func checkScope(in *provider.Instance, scope string) error {
 	if scope != "" && scope != in.Scope {
 		return provider.Errorf(provider.NotFound, "no instance %s in %s", in.ProviderID, scope)

@@ -10,7 +10,7 @@ import (
 type Step struct {
 	// Err is the error that the call returns.
 	Err error
-	// Late is the delay before a Create or Adopt takes effect. The result of the call does not change.
+	// Late is the delay before a Create or Adopt takes effect. The result of the call remains the same.
 	Late time.Duration
 	// During runs during the call.
 	During func()

@@ -147,7 +147,7 @@ func clouds() []Behaviour {
 	}
 }
 
-// Gaps returns the behaviors of real programs that no double implements.
+// Gaps returns those behaviors of real programs that no double implements.
 func Gaps() []Gap {
 	return []Gap{
 		{"Paged lists, and expired continue tokens", "The store returns lists in one page."},

@@ -11,14 +11,14 @@ import "slices"
 type Behaviour struct {
 	// Name describes the behavior.
 	Name string
-	// Doubles contains the declarations that implement the behavior. Each one consists of a file and a name:
+	// Doubles contains the declarations that implement the behavior. Each consists of a file and a name:
 	// "test/x/y.go:find".
 	Doubles []string
-	// Tests contains the tests that compare the double with the real program. Each one consists of a folder and a name:
+	// Tests contains the tests that compare the double with the real program. Each consists of a folder and a name:
 	// "test/x:TestThis".
 	Tests []string
 	// Why states the reason if there is no test: which real program is not available, and where its behavior is
-	// documented. If there are Tests, Why may describe what these tests do not cover.
+	// documented. If Tests is not empty, Why may describe what these tests do not cover.
 	Why string
 }
 

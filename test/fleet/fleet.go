@@ -226,7 +226,7 @@ func (f *Fleet) Gone() {
 	}
 }
 
-// Common returns the provider IDs that occur in both lists.
+// Common returns those provider IDs that both lists contain.
 func Common(a, b []v1beta1.Machine) []string {
 	inFirst := map[string]bool{}
 	for i := range a {

@@ -10,7 +10,7 @@ import (
 )
 
 // Trial is a guide whose first shell block starts a demo without a fleet in the folder trialFolder. The other blocks
-// create a fleet. One block installs Machinist in a cluster of the reader. Some blocks may download files from the
+// create a fleet. One block installs Machinist in the reader's cluster. Some blocks may download files from the
 // internet.
 type Trial struct {
 	// Root is the path of the repository. Page is the path of the guide, relative to Root.

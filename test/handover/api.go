@@ -18,10 +18,10 @@ var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "
 // api is the API server. It stores only Leases.
 type api struct {
 	leases map[string]*coordinationv1.Lease
-	// everHeld contains the names of the Leases that a process has ever held.
+	// everHeld contains the names of all Leases that any process has ever held.
 	everHeld map[string]bool
 	revision int
-	// late contains writes that the API server executes only after their sender has timed out.
+	// late contains the writes that the API server executes only after their sender has timed out.
 	late []lateWrite
 }
 

@@ -20,7 +20,7 @@ const (
 	renewDeadline  = 10 * time.Second
 	retryPeriod    = time.Second
 	requestTimeout = renewDeadline / 3
-	// restartTime is the maximum time until a process that ended runs again.
+	// restartTime is the maximum time after which a process that has ended runs again.
 	restartTime = 3 * time.Second
 )
 
@@ -148,7 +148,7 @@ func (p *process) observe(r *resourcelock.LeaderElectionRecord) {
 	p.observed, p.observedAt = r, p.world.now
 }
 
-// release releases the Lease, as a process does during a graceful shutdown.
+// release gives up the Lease, as a process does during a graceful shutdown.
 func (p *process) release() {
 	p.inRequest = true
 	_ = p.lock.Release(context.Background())

@@ -18,8 +18,8 @@ const (
 	// namespaceCount is large enough that each of maxShards has a namespace.
 	namespaceCount = 24
 	maxShards      = 5
-	// maxNesting is the maximum number of requests that are pending at the same time. Each of these requests began while
-	// another one was pending.
+	// maxNesting is the maximum number of requests that are pending at the same time. Each of them began while another one
+	// was pending.
 	maxNesting = 3
 	// faultTime is the duration of the faults in a run. recoveryTime is the maximum time after that until all namespaces
 	// have an owner. In this time, frozen processes resume, late writes are executed, and the two Leases expire one after
@@ -39,7 +39,7 @@ type World struct {
 	api        *api
 	slots      []*slot
 	namespaces []string
-	// started is the number of processes that have been started.
+	// started is the number of processes that have been started so far.
 	started int
 	// nesting is the number of pending requests. Each of them began while another one was pending.
 	nesting int
@@ -54,7 +54,8 @@ type World struct {
 	log        func(string)
 }
 
-// slot is a place for one process. When the process in a slot ends, another process is started in the slot.
+// A slot is a place in which one process runs at a time. When the process in a slot ends, another process is started in
+// the slot.
 type slot struct {
 	shard   sharding.Shard
 	replica int
@@ -189,7 +190,7 @@ func (w *World) next() (at time.Time, do func()) {
 	return at, do
 }
 
-// removeSlot removes a slot. In most cases, the slot's process first releases its Lease.
+// removeSlot removes a slot. In most cases, the process in the slot first releases its Lease.
 func (w *World) removeSlot(s *slot) {
 	if p := s.process; p != nil {
 		if w.random.IntN(3) > 0 && !p.frozenUntil.After(w.now) {

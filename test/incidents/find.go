@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Files returns, for each proof of the incidents, the path of the file that contains the test or scenario. The paths
-// are relative to root. If a test or scenario does not exist, Files returns an error.
+// Files returns the path of the file that contains the test or scenario of each proof of the incidents. The paths are
+// relative to root. If a test or scenario does not exist, Files returns an error.
 func Files(root string, all []Incident) (map[Proof]string, error) {
 	found := map[Proof]string{}
 	folders := map[string]map[string]string{}

@@ -12,9 +12,9 @@ type Incident struct {
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened is a paragraph that describes what users reported.
+	// Happened contains a paragraph that describes what users reported.
 	Happened string
-	// Here is a paragraph that describes what Machinist does in the same situation.
+	// Here contains a paragraph that describes what Machinist does in the same situation.
 	Here string
 	// Proofs are the tests and scenarios in which the cause of the incident occurs. They fail if Machinist does not behave
 	// as Here describes.

@@ -33,7 +33,7 @@ import (
 const restartTime = 40 * time.Second
 
 // If the kubeconfig of a pod is unusable or its image is missing, the pod must not become ready, and a log line or an
-// event must name the cause. The pod must not restart again and again, so that an administrator finds the cause in its
+// event must name the cause. The pod must not restart repeatedly, so that an administrator can find the cause in its
 // log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)

@@ -163,7 +163,7 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// upgrade upgrades both releases, and waits until the new processes have leaders. If a process has written to a Machine
+// upgrade upgrades both releases, and waits until the new processes have leaders. If a process wrote to a Machine
 // during the upgrade, the test fails.
 func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.t.Helper()

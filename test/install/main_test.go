@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	realnode.Main(m)
 }
 
-// shared is the cluster that all tests of this binary use, because its start takes almost a minute. At its end, each
-// test removes everything that it has installed.
+// shared is the cluster that all tests of this binary use, because a cluster needs almost a minute to start. At the
+// end, each test removes everything that it has installed.
 var shared struct {
 	cluster *realnode.KubeadmCluster
 	err     error

@@ -25,11 +25,11 @@ type Version struct {
 	OwnEnd bool
 }
 
-// AvailableSince checks whether a machine counts as available for a decision that knows everything up to a position.
-// The machine counts if it is available. The machine also counts if it was available at any later time, and another
-// client then ended its availability. The processes that are checked know which changes they made themselves, but they
-// learn of other changes later. versionAt returns the version with a given index. AvailableSince reads the n versions
-// from the last one to the first one.
+// AvailableSince reports whether a machine counts as available for a decision. The decision is based on everything
+// that happened before the position since. The machine counts if it is available. The machine also counts if it
+// was available at any later time, and another client then ended its availability. The processes that are checked
+// know their own changes immediately, but learn of other changes later. The function versionAt returns the version
+// with a given index. AvailableSince reads the n versions from the last one to the first one.
 func AvailableSince(n int, versionAt func(int) Version, since int64) bool {
 	for i := n - 1; i >= 0; i-- {
 		v := versionAt(i)

@@ -22,11 +22,11 @@ type Link struct {
 	open      map[*connection]bool
 }
 
-// Cut describes how a link is interrupted, if at all.
+// A Cut describes how a link is interrupted, if at all.
 type Cut int
 
 const (
-	// Whole means that the link forwards everything.
+	// Whole means that the link is not interrupted and forwards everything.
 	Whole Cut = iota
 	// Refused means that the link closes all connections and accepts no new ones.
 	Refused
@@ -39,7 +39,7 @@ const (
 // connection is a connection from a client, together with the connection to a server that belongs to it.
 type connection struct {
 	from, to net.Conn // to is nil until a server has accepted the connection
-	// lossy is true if the link dropped data or the end of the connection, so that the stream is incomplete.
+	// lossy is true if the stream is incomplete, because the link dropped data or the end of the connection.
 	lossy bool
 }
 
@@ -83,7 +83,7 @@ func (l *Link) Connections(server string) (forwarded, failed int) {
 	return l.forwarded[server], l.failed
 }
 
-// Become sets how the link is interrupted.
+// Become changes how the link is interrupted.
 func (l *Link) Become(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,8 @@ func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	return true
 }
 
-// forward copies the data of one direction, and then the end of the stream. It does not copy what the link drops.
+// forward copies the data of one direction, and then the end of the stream. It does not copy the data that the link
+// drops.
 func (l *Link) forward(c *connection, into, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {

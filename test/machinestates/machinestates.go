@@ -69,8 +69,8 @@ func conditionOf(c *metav1.Condition) string {
 	return fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason)
 }
 
-// Check returns an error if the state of the Machine is not in the table. The Machine need not have all conditions,
-// because a test sets only the conditions that it needs.
+// Check returns an error if the state of the Machine is not in the table. The Machine does not need to have all
+// conditions, because a test sets only the conditions that it needs.
 func (s States) Check(m *v1beta1.Machine) error {
 	head := HeadOf(m).String()
 	if s[head] == nil {
@@ -165,7 +165,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions that other contains but s does not.
+// Beyond returns those heads and conditions that the parameter other contains but s does not.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

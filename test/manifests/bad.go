@@ -22,7 +22,7 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
+// A Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
 type Bad struct {
 	// Name consists of the name of the kind and a description of the mistake. It is unique in the table.
 	Name string
@@ -46,7 +46,7 @@ func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the object before the mistake.
+// Former returns the object in the state before the mistake was made.
 func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {

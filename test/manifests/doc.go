@@ -2,6 +2,6 @@
 // invalid objects that must be refused (All).
 //
 // For each invalid object, the table contains the texts that the rejection must contain, and the component that must
-// refuse the object. If a cluster has only the CustomResourceDefinitions of Machinist, it accepts those objects that
+// refuse the object. A cluster that has only the CustomResourceDefinitions of Machinist accepts the objects that
 // another component would refuse.
 package manifests

@@ -114,8 +114,8 @@ func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Apply applies the changes to an object. It changes a part of the object before it changes a smaller part inside of
-// this part.
+// Apply applies the changes to an object. If a path is inside another path, Apply first changes the outer part of the
+// object.
 func (c Changes) Apply(object *unstructured.Unstructured) error {
 	for _, path := range slices.Sorted(maps.Keys(c)) {
 		parts := strings.Split(path, "/")

@@ -135,7 +135,7 @@ func (x *fixture) create(object client.Object) {
 	x.Helper()
 	x.must(x.user.Create(context.Background(), object))
 	x.Cleanup(func() {
-		// If this old object remained, later migrations could not delete its CRD.
+		// If this old object remained, later migrations would be unable to delete its CRD.
 		object.SetFinalizers(nil)
 		_ = client.IgnoreNotFound(x.user.Delete(context.Background(), object))
 	})
@@ -277,12 +277,13 @@ func (x *fixture) confirmPauses() {
 	}
 }
 
-// reached returns a function that reports whether a Migration is in the phase.
+// reached returns a function that reports whether a Migration is in the given phase.
 func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned returns a function that reports whether the condition Planned is False and its message contains all parts.
+// notPlanned returns a function that reports whether the condition Planned is False with a message that contains all
+// given parts.
 func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)

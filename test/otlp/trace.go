@@ -67,7 +67,7 @@ func attributesOf(all []*commonv1.KeyValue) map[string]string {
 // Trace contains the spans of one trace.
 type Trace []Span
 
-// Of returns the trace that has the given ID.
+// Of returns the trace with the given ID.
 func Of(spans []Span, id string) (t Trace) {
 	for _, s := range spans {
 		if s.Trace == id {
@@ -88,7 +88,7 @@ func (t Trace) Roots() (roots []Span) {
 	return roots
 }
 
-// Named returns the spans that have the given name.
+// Named returns the spans with the given name.
 func (t Trace) Named(name string) (found []Span) {
 	for _, s := range t {
 		if s.Name == name {
@@ -98,8 +98,8 @@ func (t Trace) Named(name string) (found []Span) {
 	return found
 }
 
-// Check returns descriptions of what is wrong with a complete trace. The trace must have one root and unique IDs, and
-// must contain the parent of each span. No span may end before it begins.
+// Check returns a description of each error in a complete trace. The trace must have one root and unique IDs, and must
+// contain the parent of each span. No span may end before it begins.
 func (t Trace) Check() (problems []string) {
 	if n := len(t.Roots()); n != 1 {
 		problems = append(problems, fmt.Sprintf("got %d root spans, want 1", n))
@@ -122,7 +122,7 @@ func (t Trace) Check() (problems []string) {
 	return problems
 }
 
-// Covered returns the part of the root's duration that the spans below the root cover, as a number from 0 to 1.
+// Covered returns the fraction of the root's duration that the spans below the root cover, as a number from 0 to 1.
 func (t Trace) Covered() float64 {
 	roots := t.Roots()
 	if len(roots) != 1 || !roots[0].End.After(roots[0].Start) {

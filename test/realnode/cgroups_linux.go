@@ -24,7 +24,7 @@ type hierarchy struct {
 const cgroupsName = "cgroups"
 
 // ownCgroups moves this process into a new cgroup in each hierarchy. For the process and its children, this cgroup is
-// the root. So all containers are in this cgroup, and their use of resources counts as use by the test.
+// the root. Therefore, all containers are in this cgroup, and their use of resources counts as use by the test.
 func ownCgroups(folder string) error {
 	hierarchies, err := hierarchies()
 	if err != nil {

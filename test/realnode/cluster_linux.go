@@ -21,7 +21,7 @@ const NodeName = "real"
 // startTimeout is the time limit for the start of the node or of a kubeadm cluster.
 const startTimeout = 4 * time.Minute
 
-// stopGrace is the time that a process has to end before it is killed.
+// stopGrace is the time that a process is given to end before it is killed.
 const stopGrace = 3 * time.Second
 
 // Options are the options of a Cluster.

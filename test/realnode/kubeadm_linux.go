@@ -42,7 +42,7 @@ type KubeadmCluster struct {
 	kube   kubernetes.Interface
 }
 
-// These are paths in the namespaces of a KubeadmCluster.
+// These are paths of files in the namespaces of a KubeadmCluster.
 const (
 	kubeadmKubeconfig = "/etc/kubernetes/admin.conf"
 	kubeadmAuditLog   = "/var/log/kubernetes/audit.log"
@@ -136,7 +136,7 @@ func (c *KubeadmCluster) prepareMachine() error {
 	if err := setHostname(KubeadmNodeName); err != nil {
 		return err
 	}
-	// On some systems, this file is a link into a folder that is now empty.
+	// On some systems, this file is a symbolic link into a folder that is now empty.
 	if err := os.Remove("/etc/resolv.conf"); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *KubeadmCluster) awaitPods(ctx context.Context) error {
 	}
 }
 
-// notReady describes the node and the pods that are not ready.
+// notReady returns a description of the node and the pods that are not ready.
 func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, err error) {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, KubeadmNodeName, metav1.GetOptions{})
 	if err != nil {

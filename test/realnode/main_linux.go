@@ -76,8 +76,8 @@ func runInNamespaces() (int, error) {
 	}
 	defer lock.Close()
 
-	// Because of Pdeathsig, the kernel kills the child when the thread that started it ends. So this thread must not end
-	// before the child.
+	// Because of Pdeathsig, the kernel kills the child when the thread that started it ends. Therefore, this thread must
+	// not end before the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -112,8 +112,9 @@ func runInNamespaces() (int, error) {
 	return 0, errors.Join(err, removeErr)
 }
 
-// runInit prepares the namespaces and runs the tests in them. This process is the init process of the namespaces. So it
-// becomes the parent of orphaned processes, such as the shims of containerd, and must wait for these processes.
+// runInit prepares the namespaces and runs the tests in them. This process is the init process of the namespaces.
+// Therefore, it becomes the parent of orphaned processes, such as the shims of containerd, and must wait for these
+// processes.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
 	// The goroutine must stay in this thread, because the tests inherit the thread's namespaces.

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// nodeAddress is the address of the node. It is from a range for documentation, so no other host has it.
+// nodeAddress is the address of the node. It belongs to an address range for documentation, so no other host has this
+// address.
 var nodeAddress = net.IPv4(192, 0, 2, 10)
 
 // gatewayAddress is the address of the default gateway in a KubeadmCluster. No host has this address.

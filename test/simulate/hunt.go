@@ -24,8 +24,8 @@ type hunt struct {
 	workers int
 	// quick selects an even sample of those bugs that many runs find.
 	quick bool
-	// kindCloud and exclusive are flags. If kindCloud or exclusive is set, the hunt checks that a bug is found only with
-	// the dimension of the world that was added for it.
+	// kindCloud and exclusive are flags. If kindCloud or exclusive is set, the hunt checks that a bug is found
+	// only in worlds with the dimension that was added for this bug.
 	kindCloud, exclusive bool
 	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. If together is set,
 	// all bugs are planted in one program for this check, which takes a fraction of the time. In one program, however, one

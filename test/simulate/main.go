@@ -40,7 +40,7 @@ type amounts struct {
 // contains each field of each kind with each way to change it, in several states.
 //
 // quick runs for every change. Its seed comes from the commit, so each commit runs other samples. quick finishes within
-// four minutes on two cores. Each night, full also runs what quick leaves out.
+// four minutes on two cores. Each night, full also covers the runs that quick omits.
 var (
 	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,

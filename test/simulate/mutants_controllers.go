@@ -5,8 +5,8 @@ package main
 var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
-// withoutOwnAge changes the orphan collection so that only the provider's clock determines the age of an orphan. If a
-// process itself has known an orphan for this time, it has seen the orphan at least twice.
+// withoutOwnAge changes the orphan collection so that only the provider's clock determines the age of an orphan.
+// If a process has itself known an orphan for this time, then the process has seen the orphan at least twice.
 var withoutOwnAge = &mutant{
 	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",

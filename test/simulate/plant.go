@@ -124,7 +124,7 @@ func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) 
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return "", err
 	}
-	// Linking takes most of the time. Without debugging information, there is only half as much to link.
+	// Linking takes most of the time. Omitting the debugging information halves the amount that must be linked.
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
 		"./test/simulate").CombinedOutput()
 	if err != nil {

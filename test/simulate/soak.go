@@ -23,8 +23,8 @@ import (
 )
 
 // soakShare is the time for which a worker runs the same scenario before it chooses another one. During this time, it
-// uses the same recorded run. The time must be long, because recording a run takes as long as many of the runs that
-// start from the recording.
+// uses the same recorded run. The time must be long, because recording a run takes as long as many of the runs
+// that start from it.
 const (
 	soakShare = 5 * time.Second
 	// reportEvery is the time between two progress reports of a soak.

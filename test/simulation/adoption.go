@@ -170,9 +170,9 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand returns all given machines, except those that must not have an instance, because their instance belongs to
-// another machine or no longer exists. byHand reports what is missing for these exceptions. untagged is the number of
-// instances without a machine.
+// byHand returns all given machines, except machines that must not have an instance, because their instance
+// belongs to another machine or no longer exists. If such an exception is not as expected, byHand reports what is
+// missing. untagged is the number of instances without a machine.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {

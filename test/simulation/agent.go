@@ -16,15 +16,15 @@ import (
 )
 
 // This file simulates agents that run on nodes. An agent updates the software of its node to the requested version. An
-// update takes some time and occasionally fails. The cloud does not know about it. Only machines of class agentClass
-// have agents.
+// update takes some time and occasionally fails. The cloud does not know about this update. Only machines of class
+// agentClass have agents.
 
 const (
 	// agentClass is the name of the class whose machines have agents. The kubelets of these machines start with
 	// firstVersion.
 	agentClass   = "with-agent"
 	firstVersion = "v1.36.3"
-	// mostFailures is the maximum number of failures of all agents in one run.
+	// mostFailures is the maximum total number of failed updates by agents in one run.
 	mostFailures = 2
 )
 
@@ -32,8 +32,9 @@ const (
 type agent struct {
 	// kubelet is the version of the kubelet that is running now.
 	kubelet string
-	// working is the version to which the agent is currently updating the node, or "". answer is the result of the last
-	// update, whose version is worked. answer is empty after the agent has reported the result.
+	// working is the version to which the agent is currently updating the node, or "". answer is the result of the
+	// last update, and worked is the version of this update. answer is empty after the agent has reported the
+	// result.
 	working, worked, answer string
 }
 
@@ -54,8 +55,8 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// thenUpdate returns actions that change the version twice. The second change happens while agents still work on the
-// first version, or directly after an agent has reported its result.
+// thenUpdate returns actions that change the version twice. The second change happens while agents still install
+// the first version, or directly after an agent has reported its result.
 func thenUpdate(version string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		next := upgrade(version)
@@ -123,7 +124,7 @@ func (w *World) agents() (out []choice) {
 }
 
 // finishUpdate completes the update by an agent. The kubelet of the node restarts. The agent may report its result
-// before or after the kubelet is Ready again.
+// before the kubelet is Ready again, or after that.
 func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {

@@ -30,8 +30,8 @@ var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigning
 
 // requester describes who has really sent a certificate request.
 type requester struct {
-	// machine is set if the kubelet of this machine requests its own certificate. For all other requesters, machine is
-	// empty.
+	// machine is the UID of the machine whose kubelet requests its own certificate. For all other requesters,
+	// machine is empty.
 	machine uid
 	// joins is true if the kubelet uses its bootstrap token for the request.
 	joins bool
@@ -165,8 +165,8 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 	return false
 }
 
-// forge returns an action that requests a certificate in the name of an existing machine. This certificate must not be
-// approved.
+// forge returns an action that requests a certificate in the name of an existing machine, like an attacker. This
+// certificate must not be approved.
 func forge(how, i int) Action {
 	ways := []string{"with a token of no machine", "with another machine's name", "as one node for another",
 		"for a foreign address", "with a token that was used", "as another user"}

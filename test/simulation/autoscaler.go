@@ -24,16 +24,15 @@ const Autoscaler = "autoscaler"
 const minSize, maxSize = 1, 6
 
 // autoscaler imitates each request that cluster-autoscaler sends with its clusterapi provider. autoscaler makes
-// decisions from its own caches, which lag independently of each other. However, it reads sizes and delete marks
-// without a cache. Any other action may happen between two of its requests. All methods accept a nil receiver, which
-// means that the world has no autoscaler.
+// decisions from its own caches. The caches are late independently of each other. However, it reads sizes and
+// delete marks without a cache. Any other action may happen between two of its requests. All methods accept a nil
+// receiver, which means that the world has no autoscaler.
 type autoscaler struct {
 	world           *World
 	control, target *cache
 	// laziness gives the caches of some kinds more lag than other caches.
 	laziness map[string]int
-	// left is the number of decisions that the autoscaler will still make. due is the time of its next request or
-	// decision.
+	// left is the number of decisions that the autoscaler will still make. due is the time of its next action.
 	left int
 	due  time.Time
 	// call is the current call. It is nil between two decisions.
@@ -202,7 +201,7 @@ func (a *autoscaler) pause() time.Duration {
 	return 0
 }
 
-// crash drops the call in progress. After the restart, the caches are filled from new lists.
+// crash drops the call in progress. After the crash, the caches are filled from new lists.
 func (a *autoscaler) crash() error {
 	a.logf("crashes")
 	a.call = nil
@@ -236,7 +235,7 @@ func (a *autoscaler) missing() []string {
 	return missing
 }
 
-// check is called for each write. The oracle checks the write after that.
+// check is called for each write. After that, the oracle checks the same write.
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())

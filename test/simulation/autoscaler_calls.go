@@ -30,7 +30,7 @@ type call struct {
 	failure error
 }
 
-// instanceState is the state of a machine from the autoscaler's point of view.
+// instanceState is the state of a machine as the autoscaler sees it.
 type instanceState int
 
 const (
@@ -157,8 +157,8 @@ func (a *autoscaler) readSize() error {
 	return nil
 }
 
-// checkNextVictim checks whether the next machine may be deleted. If the machine is already being deleted, the size is
-// not lowered for it.
+// checkNextVictim checks whether the next machine may be deleted. If the machine is already being deleted, the
+// autoscaler does not lower the size for this machine.
 func (a *autoscaler) checkNextVictim() error {
 	c := a.call
 	for ; len(c.victims) > 0; c.victims = c.victims[1:] {

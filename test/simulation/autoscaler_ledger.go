@@ -19,8 +19,7 @@ import (
 
 // ledger checks that the manager carries out the requests of the autoscaler. The manager may delete an available
 // machine only if the machine has the delete mark, or if a rollout replaces it. If the size is lowered by more than the
-// number of marked machines, the manager may choose the remaining victims. The number of these victims is counted in
-// free.
+// number of marked machines, the manager may choose the remaining victims. The field free counts these victims.
 type ledger struct {
 	world *World
 	// due are the marked machines for which the size was lowered, so each must be deleted. excused are those that need not
@@ -201,8 +200,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		case !due || l.excused[m.UID]:
 			l.excuseOne()
 		case instructed.known < lowered:
-			// Before the manager knew the new size, it deleted the machine for another reason. So it must delete another machine
-			// for the new size.
+			// The manager deleted this machine for another reason, before it knew the new size. So the manager
+			// must delete another machine for the new size.
 			l.free++
 		}
 		return

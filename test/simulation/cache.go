@@ -53,8 +53,8 @@ type view struct {
 	objects []client.Object // by key
 	// seen is the revision of the last change that the view contains.
 	seen int64
-	// backlog contains the changes that the view does not contain yet. scanned is the revision up to which the log of
-	// changes was already searched for them.
+	// backlog contains the changes that the view does not contain yet. scanned is the revision up to which the log
+	// of changes was already searched for such changes.
 	scanned int64
 	backlog []apiserver.Change
 	// ownWrites contains the revision of this process's last write to each object. A read of the object must wait until
@@ -348,7 +348,8 @@ func (v *view) announce(e any) {
 	}
 }
 
-// await moves the view forward to a revision. A read calls it to wait for the process's own writes.
+// await moves the view forward to the given revision. A read calls await, so that the view contains the process's
+// own writes.
 func (v *view) await(revision int64) error {
 	for v.behind() && v.seen < revision {
 		if err := v.advance(); err != nil {

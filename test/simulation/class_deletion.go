@@ -16,9 +16,9 @@ func hasNone(kind string) func(*World) bool {
 	return func(w *World) bool { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) == 0 }
 }
 
-// applyClassAgain returns an action that creates a class again after the class was deleted together with its fleet. A
-// tool that applies all files of a folder repeatedly does that. The action does nothing if the new machines have
-// instances of the deleted class, because the deleted class still exists for these machines.
+// applyClassAgain returns an action that creates a class again after the class was deleted together with its
+// fleet. Tools that apply all files of a folder repeatedly do the same. The action does nothing if the new
+// machines have instances of the deleted class, because the deleted class still exists for these machines.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
 		After: func(w *World) bool {

@@ -148,7 +148,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse carries out all changes that are due.
+// elapse applies all changes of the cloud that are due.
 func (c *Cloud) elapse(w *World) {
 	now := c.now()
 	late := c.late

@@ -136,7 +136,8 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
-			// A driver reads the instance before it deletes it. So the driver only knows the result of this read.
+			// A driver reads the instance before it deletes it. So the driver knows the instance only as this read
+			// has returned it.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
 			out.Gone = !stale && !d.leftOf(req)
 			return nil

@@ -44,8 +44,8 @@ const (
 	// BudgetReports updates the status of disruption budgets. BudgetReports is not part of AllControllers, because nothing
 	// in the world depends on it.
 	BudgetReports
-	// CloudController imitates a cloud controller manager: kubelets register without a provider ID, and the cloud
-	// controller sets the ID later. AllControllers does not include it.
+	// CloudController imitates a cloud controller manager. With it, kubelets register without a provider ID, and
+	// the cloud controller sets the ID later. AllControllers does not include it.
 	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
@@ -64,7 +64,8 @@ const (
 	overshootUp     = 1
 )
 
-// optionalReconcilers contains the reconcilers of a process for optional controllers. Each of them has its own memory.
+// optionalReconcilers contains the reconcilers of a process for optional controllers. Each of these reconcilers
+// has its own memory.
 type optionalReconcilers struct {
 	reach     *reachability.Watch
 	probes    []probe
@@ -136,7 +137,7 @@ func (p *Process) nextProbe() (at time.Time, any bool) {
 	return at, any && !p.dead
 }
 
-// clusterProbe checks whether a cluster is reachable for a process.
+// clusterProbe checks whether a process can reach one of its clusters.
 type clusterProbe struct {
 	process *Process
 	cache   *cache
@@ -147,8 +148,8 @@ func (a clusterProbe) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. CaughtUp does not wait: if a cache is late, the next check tests this cache
-// again.
+// CaughtUp implements reachability.Cluster. CaughtUp does not wait until a late cache has caught up, because the
+// next check tests the cache again.
 func (a clusterProbe) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {

@@ -17,8 +17,8 @@ const (
 	// than the join timeout of machines. Otherwise the join timeout could hide a bug, because it replaces the machine.
 	// patience is longer than the waits after a fault and longer than the settle time.
 	patience = 15 * time.Minute
-	// patienceWithTags replaces patience after the tags of an instance were changed, because only the join timeout repairs
-	// such a change.
+	// patienceWithTags replaces patience after the tags of an instance were changed, because such a change is
+	// repaired only after the join timeout.
 	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
 	// finalWriteTime is the time that the processes have for writing the last statuses after the run has reached its end.
 	// After that, the simulation watches the settled world for longWatch. There are many runs of plans, so they are only
@@ -31,7 +31,7 @@ const (
 type unsettledError struct{ error }
 
 // Run runs the world until the world has reached its end. Then Run continues for a while, in which nothing may be
-// written. wrong returns what is still missing, or "" if the end is reached.
+// written. The function wrong returns what is still missing, or "" if the end is reached.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -150,8 +150,8 @@ func (w *World) settling() time.Duration {
 	return settle + w.wallClockLag() + w.cloud.past.settling()
 }
 
-// wallClockLag returns the additional time after which timers fire if clocks were set back. Only timers that are
-// computed from recorded times are affected.
+// wallClockLag returns how much later timers fire if clocks were set back. Only timers that are computed from
+// recorded times are affected.
 func (w *World) wallClockLag() (d time.Duration) {
 	for _, p := range w.processes {
 		d += max(0, p.clock.behind)

@@ -32,7 +32,7 @@ type Field struct {
 // Cluster is what stores an object.
 type Cluster string
 
-// These are the two API servers and the cloud. In the cloud, the fields are the tags of instances.
+// The constants below are the two API servers and the cloud. In the cloud, the fields are the tags of instances.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"

@@ -19,8 +19,8 @@ type meaning struct {
 	deleted bool
 	// If onlySoon is set, the entry only covers what happens within soonAfter.
 	onlySoon bool
-	// If unending is set, other clients may work against the request without end. In this case, a condition or an event
-	// must report that.
+	// If unending is set, another client may undo the request again and again. In this case, a condition or an
+	// event must report that.
 	unending bool
 	// rules contains the rules of the oracle that do not apply because of the request.
 	rules []string

@@ -38,7 +38,7 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 	},
 }
 
-// notCorruptible contains the fields that the API server controls. A write either cannot change such a field, or it
+// notCorruptible contains the fields that the API server controls. A write either cannot change such a field, or
 // requests something else, such as a deletion.
 var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
 	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
@@ -205,8 +205,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value in which the value at the path is replaced or removed. If a parent of the last
-// path element does not exist, the copy equals the original.
+// withValue returns a copy of a value in which the value at the path is replaced or removed. If the path of the
+// parent does not exist, the copy equals the original.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:

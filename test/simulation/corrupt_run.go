@@ -39,7 +39,7 @@ func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// These are limits for a world that does not reach its end. The limits apply to a time of shortWatch.
+// The limits below apply to a world that does not reach its end. The limits apply to a time of shortWatch.
 const (
 	maxWrites = 12
 	mostSteps = 2500
@@ -162,8 +162,8 @@ func withoutExtremes(e End) End {
 	return out
 }
 
-// checkQuiet checks a world that waits for a repair, and returns an error if the processes do too much during this
-// time.
+// checkQuiet checks a world in which processes wait for a repair. It returns an error if the processes do too much
+// during this time.
 func (w *World) checkQuiet(most int) error {
 	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
 	if err := w.runFor(shortWatch); err != nil {
@@ -204,14 +204,14 @@ func (w *World) lost(r *recording, existing map[string]bool) string {
 	return ""
 }
 
-// losesAnyway reports whether a world without the corruption can create as many instances. Only the order of actions
-// differs in such a world, because any write can change this order.
+// losesAnyway reports whether the world can create as many instances even without the corruption. The other worlds
+// differ only in the order of actions, because any write can change this order.
 func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether a world without the corruption can reach the same end. Only the order of actions differs
-// in such a world.
+// endsAnyway reports whether the world can reach the same end even without the corruption. The other worlds differ
+// only in the order of actions.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
@@ -238,7 +238,7 @@ func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	return false
 }
 
-// comparable removes those lines from an end that may differ between runs.
+// comparable removes from an end the lines that may differ between runs.
 func (r *recording) comparable(e End) End {
 	e = withoutExtremes(e)
 	if f := r.scenario.MayDiffer; f != nil {
@@ -247,8 +247,8 @@ func (r *recording) comparable(e End) End {
 	return e
 }
 
-// leaked returns an instance without a machine, or "" if there is none. leaked ignores instances that the undisturbed
-// run also leaves without a machine.
+// leaked returns an instance without a machine, or "" if there is none. leaked ignores an instance if it has no
+// machine in the undisturbed run either.
 func (w *World) leaked(r *recording) string {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" || w.oracle.machines[in.owner()] != nil || r.end.cloud.byID(in.ProviderID) != nil &&

@@ -103,8 +103,8 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// candidates returns the undisturbed run of the scenario with index i, and the possible corruptions of this run. The
-// corruptions are sorted in such a way that each prefix of the list is an even sample. The list begins with one
+// candidates returns the undisturbed run of the scenario with index i, and the possible corruptions of this run.
+// The corruptions are sorted so that the first n of them are an even sample, for every n. The list begins with one
 // corruption for each combination of field and way. In each scenario, these combinations have another order.
 func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
 	p, err := s.Scenarios[i].Prepare(scheme)

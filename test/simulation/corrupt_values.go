@@ -21,7 +21,8 @@ const longest = 253
 func (w *World) newValue(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
 	now, ok := valueAt(o.content, path)
 	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
-		// If this object does not have the field, the field can get the value of another object or of an earlier version.
+		// If this object does not have the field, the new value can come from another object or from an earlier
+		// version.
 		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
 			return nil, false, false
 		}

@@ -80,8 +80,9 @@ func retriesLimited(n int32) Action {
 	}}
 }
 
-// mostRetries is the maximum number of consecutive machines that may be created without joining: the replacement of the
-// first machine, one retry, and one more for each count that is lost by a restart or a former leader.
+// mostRetries is the maximum number of machines that may be created one after another without joining. It allows
+// the replacement of the first machine, one retry, and one more machine for each count that a restart or a former
+// leader loses.
 const mostRetries = 5
 
 // retriesFail returns a script in which the replacements of a machine never join. Then the cause is fixed and the
@@ -107,9 +108,10 @@ func retriesFail(*rand.Rand) []Action {
 }
 
 // mostFailing is the maximum number of machines that may be created in two and a half hours for a fleet of one machine
-// that never joins. The fleet creates the first machine, three replacements, and one machine in each of the next two
-// hours. A restart and a former leader may each lose one count, which causes one more machine. A new process knows from
-// a condition that the set has stopped. If a client removes this condition, there are three more machines.
+// that never joins. The fleet creates the first machine, then three replacements, and then one machine in each of
+// the next two hours. A restart and a former leader may each lose one count, which causes one more machine. A new
+// process knows from a condition that the set has stopped. If a client removes this condition, there are three
+// more machines.
 const mostFailing = 11
 
 // replacementsFail returns a script in which the machines of a fleet never join until the image is fixed. The next

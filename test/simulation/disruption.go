@@ -212,7 +212,7 @@ func (d Action) waitFor(what string, is func(*World) bool) Action {
 	return d
 }
 
-// scaled reports whether the deployment has the requested number of machines, and all its machines are running. More
+// scaled reports whether the deployment has the requested number of machines and all of them are running. More
 // machines are accepted only during a rollout that creates new machines before it deletes old ones.
 func scaled(w *World) bool {
 	fleets, _ := w.fleets()

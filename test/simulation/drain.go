@@ -66,7 +66,7 @@ func drainScenarios() []Scenario {
 	}
 }
 
-// hangKubelet returns an action after which a kubelet no longer reports. The kubelet is the one on the node with the
+// hangKubelet returns an action after which a kubelet no longer reports. It is the kubelet on the node with the
 // most pods that can be lost. Its instance continues to run.
 func hangKubelet() Action {
 	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {

@@ -8,9 +8,10 @@ import (
 // Effect is an action of a process that is visible outside of the process: a write to an API server, a call of the
 // cloud, or a read from an API server without a cache.
 type Effect struct {
-	// N is the number of the effect in the run.
+	// N is the number of this effect in the run, in the order of all effects.
 	N int
-	// Process and Controller say who causes the effect. Controller has the format process/controller.
+	// Process and Controller name the process and the controller that cause the effect. Controller has the format
+	// process/controller.
 	Process, Controller string
 	// Verb, Kind and Name describe the effect, for example "patch status", "Machine" and "ns/m-1".
 	Verb, Kind, Name string
@@ -28,7 +29,7 @@ func (e Effect) String() string {
 
 // Faults decides which faults happen.
 type Faults interface {
-	// Of returns the fault for the effect that is about to happen.
+	// Of returns the fault of the effect that is about to happen, or no fault.
 	Of(w *World, e Effect) Fault
 }
 

@@ -28,7 +28,7 @@ type election struct {
 	name     string
 	shared   bool
 	electors []*elector
-	// quiet is the time of the last change of the leader. leaderless is the last time at which there was a leader.
+	// quiet is the time of the last change of the leader. leaderless is the last time at which no process led.
 	quiet, leaderless time.Time
 	made              int
 }
@@ -39,7 +39,7 @@ type elector struct {
 	identity string
 	fence    *fence.Fence
 	lock     *fence.Lock
-	// leads is true if the elector was elected.
+	// leads is true if the elector has won the election.
 	leads bool
 	due   time.Time
 
@@ -58,8 +58,8 @@ const (
 	leaseGroup = "2-shards"
 )
 
-// elect begins an election. At first, the given process leads and has just renewed its Lease, and another process
-// waits.
+// elect begins an election. At first, the given process leads and has just renewed its Lease. Another process
+// waits for the Lease.
 func (w *World) elect(p *Process) error {
 	e := &election{world: w, name: p.name, shared: p.name == Provider, quiet: w.clock.at, leaderless: w.clock.at}
 	leader, waiting := e.candidate(), e.candidate()

@@ -90,8 +90,8 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 // depend on the current state. In these scenarios, other checks decide whether the end is correct.
 func anyEnd(e End) { clear(e) }
 
-// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted on it, no set
-// is created for this revision.
+// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted on it,
+// the deployment creates no set for this revision.
 func passedRevisions(e End) {
 	for line := range e {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
@@ -153,8 +153,8 @@ func stableEntries(all map[string]string) []string {
 	return out
 }
 
-// conditions returns the conditions. The result does not contain failures, stalls, pauses and freezes that are over,
-// because such a condition only remains if there was one before.
+// conditions returns the conditions. The result does not contain failures, stalls, pauses and freezes that are
+// over, because their conditions remain only in runs in which the problem occurred.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {

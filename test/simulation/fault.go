@@ -38,8 +38,8 @@ const (
 
 // These faults begin at an effect.
 const (
-	// LongDenied is like Denied, but lasts for deniedFor. All requests of the process with the same verb and kind are
-	// affected.
+	// LongDenied is like Denied, but lasts for deniedFor. It affects all requests of the process with the same
+	// verb and kind.
 	LongDenied Fault = "denied-for-long"
 	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each kind
 	// does not contain the last 1, 3 or 9 changes.
@@ -62,8 +62,8 @@ const (
 	TwoLeaders Fault = "two-leaders"
 
 	// frozen and relisted are prefixes of the names of two groups of faults. Each of these names ends with a kind. For
-	// frozenFor, the process receives no changes of objects of this kind. After frozen, the process receives the missed
-	// changes. After relisted, the process receives a new list.
+	// frozenFor, the process receives no changes of objects of this kind. After the fault frozen, the process
+	// receives the missed changes. After the fault relisted, the process receives a new list.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -107,8 +107,8 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
-	// A creation, a read, or a deletion without a resource version has no precondition, so it cannot conflict with another
-	// write.
+	// A creation, a read, or a deletion without a resource version cannot conflict with another write, because it
+	// has no precondition.
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}

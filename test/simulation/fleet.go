@@ -135,8 +135,8 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recorded returns the instances that are recorded in the status of their Machines. If an instance vanishes before it
-// is recorded, its Node may remain, because its owner is unknown.
+// recorded returns the instances that are recorded in the status of their Machines. If an instance vanishes before
+// it is recorded, its Node may remain, because it is not known to which machine the Node belongs.
 func (w *World) recorded() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -167,7 +167,7 @@ func upgrade(version string) Action {
 	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
 }
 
-// onceThereIs delays an action until there are n objects of a kind, or n instances.
+// onceThereIs delays an action until n objects of a kind, or n instances, exist.
 func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
 	d.After = func(w *World) bool {

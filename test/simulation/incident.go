@@ -46,8 +46,8 @@ type troubles struct {
 	silentSince time.Time
 	// mostSilent is the maximum number of instances with the image silent that may be created. 0 means no limit.
 	mostSilent int
-	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain contains
-	// the machines for which the cloud has refused an instance after that.
+	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain
+	// contains the machines for which the cloud has refused an instance after the withdrawal.
 	withdrawn bool
 	inVain    map[uid]bool
 	// If byAddress is set, the cloud derives host names from addresses, and assigns a free address again immediately.

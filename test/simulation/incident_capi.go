@@ -47,8 +47,8 @@ func fleetIncidents() []Scenario {
 // relabelled returns a script with a policy engine. The engine changes the labels by which a set selects its machines,
 // until an administrator stops it.
 func relabelled(r *rand.Rand) []Action {
-	// This is the ceiling of a set with 2 replicas and a surge of 1. The number includes one more machine, which a former
-	// leader may have been creating.
+	// This number is the maximum for a set with 2 replicas and a surge of 1. The number includes one more machine,
+	// which a former leader may have been creating.
 	const most = 2*2 + 1 + 10 + 1
 	actions := []Action{
 		addStatement("a set does not create machines without end while another controller takes its machines", func(w *World) string {
@@ -158,8 +158,9 @@ func scaledBack(r *rand.Rand) []Action {
 // rolledSlowly returns a script with a rollout in which each drain takes longer than the start of a new machine.
 func rolledSlowly(*rand.Rand) []Action {
 	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
-		// At most replicas + maxSurge machines are live. In addition, some machines are being deleted: at most as many as the
-		// strategy may delete at a time. A former leader may also have created one more machine.
+		// At most replicas + maxSurge machines may exist that are not being deleted. In addition, as many machines
+		// may be in deletion as the strategy allows at a time. A former leader may also have created one more
+		// machine.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}

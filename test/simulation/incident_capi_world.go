@@ -167,8 +167,8 @@ func (w *World) runsOn(in *instance) bool {
 // neverReady reports whether the kubelet on an instance never becomes ready.
 func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outside.brokenClass) }
 
-// everMade returns the number of machines that have ever existed. Machines of which only a former leader knew are not
-// counted.
+// everMade returns the number of all machines that were ever created. Machines of which only a former leader knew
+// are not counted.
 func (w *World) everMade() (n int) {
 	for id := range w.oracle.history {
 		if !w.oracle.surplus[id] {

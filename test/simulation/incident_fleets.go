@@ -29,7 +29,7 @@ func lostFleets() []Scenario {
 			}},
 		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {
-				// A machine without pods may already be deleted.
+				// If a machine has no pods, its deletion may already have finished.
 				return []Action{deleteMachine(r.IntN(2)), remove().waitFor("a machine drains, or is gone", func(w *World) bool {
 					goes := func(m *v1beta1.Machine) bool { return !machinestate.Live(m) }
 					return draining(w) || !slices.ContainsFunc(w.machines(), goes)
@@ -84,8 +84,8 @@ func removeWithoutFinalizers(i int) Action {
 const surgeOfSilence = 3
 
 // mayGoOnFailing checks the number of instances that are created with an image that never joins. The surge is allowed.
-// After that, one instance at a time may replace an instance whose join timeout has passed. A former leader may cause
-// two more instances: one that it was creating, and one that it was replacing.
+// In addition, one instance at a time may replace an instance whose join timeout has passed. A former leader may
+// cause two more instances: one that it was creating, and one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {

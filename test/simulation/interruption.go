@@ -154,9 +154,9 @@ func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // drainEnds returns the earliest time at which a drain that began at start is allowed to end. If the end of the
-// instance is announced, the drain may end earlier. If the announcement is withdrawn, the earlier end applies until the
-// status of the machine shows the withdrawal. If the drain timeout was shorter shortly before, the shorter timeout also
-// counts, because a process may not have seen the change.
+// instance is announced, the drain may end earlier than the drain timeout. If the announcement is withdrawn, the
+// earlier end applies until the status of the machine shows the withdrawal. If the drain timeout was shorter
+// shortly before, the shorter timeout also counts, because a process may not have seen the change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
 	for _, believed := range o.believed(m.UID) {

@@ -62,7 +62,7 @@ func (p *Process) fence() error {
 	return nil
 }
 
-// mayCall checks that a process whose fence is closed makes no call to the cloud that changes something.
+// mayCall checks that a process makes no call that changes the cloud after its fence is closed.
 func (o *oracle) mayCall(p *Process, verb, name string) {
 	if p.fence() != nil {
 		o.breach("fence", "the former %s asks the cloud to %s instance of %s after its lease expired", p.name, verb, name)

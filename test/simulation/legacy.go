@@ -80,7 +80,7 @@ func (l *legacy) clone(w *World) *legacy {
 
 func (l *legacy) client() client.Client { return l.world.control.Client(oldController) }
 
-// kind returns the kind of the old system that has the given role.
+// kind returns the kind that has the given role in the old system.
 func (l *legacy) kind(role source.Role) source.Kind {
 	kinds := l.system.Kinds()
 	return kinds[slices.IndexFunc(kinds, func(k source.Kind) bool { return k.Role == role })]
@@ -272,7 +272,7 @@ func (l *legacy) isPending(id types.UID) bool {
 	return slices.ContainsFunc(l.pending, func(c pendingCreation) bool { return c.uid == id })
 }
 
-// nodeMark returns the key of an annotation that the old system sets on Nodes.
+// nodeMark returns the key of one annotation that the old system sets on Nodes.
 func (l *legacy) nodeMark() string { return l.system.NodeTraces().Annotations[0] }
 
 // work adds the next steps that the old controller may take for its objects.

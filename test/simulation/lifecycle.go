@@ -101,8 +101,8 @@ func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action
 	}
 }
 
-// vanish returns an action that deletes an object on which machines depend. If force is set, the action also removes
-// the finalizers of the object.
+// vanish returns an action that deletes an object that machines need. If force is set, the action also removes the
+// finalizers of the object.
 func vanish(o client.Object, force bool) Action {
 	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {

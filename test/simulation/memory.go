@@ -175,14 +175,15 @@ func isConnection(t reflect.Type) bool {
 	return false
 }
 
-// isOurs reports whether a type is part of the controllers. Types of the API and of providers' answers are not.
+// isOurs reports whether a type is part of the controllers. Types of the API and of the answers of providers do
+// not belong to the controllers.
 func isOurs(t reflect.Type) bool {
 	of, ours := strings.CutPrefix(t.PkgPath(), "machinist.dev/machinist/")
 	return ours && !strings.HasPrefix(of, "api/") && !strings.HasPrefix(of, "pkg/")
 }
 
-// isImmutable reports whether values of a type never change after they were stored. These are times, parsed budgets,
-// API objects and their parts, and answers of providers.
+// isImmutable reports whether a value of this type never changes after it was stored. These are times, parsed
+// budgets, API objects and their parts, and answers of providers.
 func isImmutable(t reflect.Type) bool {
 	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() ||
 		t.Kind() == reflect.Struct && !isOurs(t)

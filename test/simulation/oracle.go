@@ -43,14 +43,14 @@ type oracle struct {
 	// scaleDowns contains the number of machines that may be deleted because users have scaled down, for each deployment
 	// and each standalone set.
 	scaleDowns map[uid]int
-	// surplus contains the machines that were created by a former leader. Until the current leader sees such a machine,
-	// there may be one machine too many.
+	// surplus contains the machines that were created by a former leader. Until the current leader sees such a
+	// machine, a set may have one machine too many.
 	surplus map[uid]bool
 	err     error
 }
 
-// instruction is a change that the manager has made to the replicas of a set. An instruction contains the revision of
-// each kind that the manager had seen at that time.
+// instruction is a change that the manager has made to the replicas of a set. An instruction contains, for each
+// kind, the revision that the manager had seen when it wrote the change.
 type instruction struct {
 	revision int64
 	seen     map[string]int64
@@ -358,8 +358,8 @@ func (o *oracle) live(set uid) int {
 	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
-// countSurplus returns the number of live machines of a set that were created by a former leader. If the set deletes
-// surplus machines, it may choose other ones.
+// countSurplus returns the number of live machines of a set that were created by a former leader. If the set
+// deletes surplus machines, it may choose other machines than those in surplus.
 func (o *oracle) countSurplus(set uid) int {
 	return o.count(set, func(m uid) bool { return o.surplus[m] })
 }

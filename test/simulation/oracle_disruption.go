@@ -222,7 +222,7 @@ func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	return out
 }
 
-// believedVersions returns the same for each object of a kind: the versions on which the current pass may be based.
+// believedVersions returns, for each object of a kind, the versions on which the current pass may be based.
 func believedVersions[T interface {
 	comparable
 	client.Object

@@ -45,7 +45,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	if mostLive <= leastReplicas {
 		return reasons
 	}
-	// From here on, the set may have more machines than replicas.
+	// The reasons below apply only if the set has more machines than replicas.
 	if o.scaledDown(id, mostLive) {
 		return nil
 	}
@@ -145,8 +145,9 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set belongs to an old revision of its deployment. The manager may not know all changes, so
-// the results are "surely" and "maybe".
+// outdated reports whether a set belongs to an old revision of its deployment. The manager may not know all
+// changes. So the result surely is true if it must know that the set is outdated, and maybe is true if it may know
+// that.
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)
@@ -185,8 +186,8 @@ func (o *oracle) outdated(id uid) (surely, maybe bool) {
 // have been marked for this time, and the manager must know the mark.
 const longUnhealthy = 3 * time.Minute
 
-// mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for the same budget.
-// mayTakeLastSlot only checks a machine if there is exactly one budget.
+// mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for the same
+// budget. mayTakeLastSlot checks this only if exactly one budget applies to the machine.
 func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
 	reasons []v1beta1.DisruptionReason, budgets int) {
 	if budgets > 1 || slices.Contains(reasons, v1beta1.DisruptionRemediation) ||

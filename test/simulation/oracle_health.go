@@ -48,7 +48,7 @@ func (g *safetyState) follow(w *World, c apiserver.Change) {
 	g.followMeltdown(w)
 }
 
-// followMeltdown records the beginning and the end of a meltdown. In a meltdown, most nodes are unhealthy.
+// followMeltdown records the beginning and the end of a meltdown. During a meltdown, most nodes are unhealthy.
 func (g *safetyState) followMeltdown(w *World) {
 	ill, all := w.oracle.countUnhealthy(0)
 	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
@@ -79,8 +79,8 @@ func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince returns the time since an event, without the time jumps since then, because no process could learn
-// anything during a jump.
+// clockSteadySince returns the time since an event. It excludes the time jumps since then, because no process
+// could learn anything during a jump.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -194,9 +194,9 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 			node.since.Sub(epoch))
 		return
 	}
-	// At each of these times, the health timeout starts again. There is one exception: a leader that was not running at
-	// this time, or had only just started, could not notice the event. If the state of the Node has lasted for three
-	// timeouts, such a leader may use the recorded time of this state.
+	// The health timeout starts again at each of the times below. There is one exception: a leader could not
+	// notice the event if it was not running at this time, or had only just started. If the state of the Node has
+	// lasted for three timeouts, such a leader may use the recorded time of this state.
 	began := node.illSince
 	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {

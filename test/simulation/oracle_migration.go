@@ -39,7 +39,8 @@ func (l *legacy) checkCall(what string) {
 	}
 }
 
-// mayTakeOver checks J1: Machinist takes over nothing while the old controller may act or has a pending creation.
+// mayTakeOver checks J1: Machinist takes over no machine while the old controller may act or has a pending
+// creation.
 func (l *legacy) mayTakeOver(what string) {
 	switch {
 	case l.mayAct():

@@ -15,7 +15,8 @@ import (
 )
 
 // I10: secrets appear only in Secrets. Credentials and user data contain a marker word. The search recognizes the
-// marker word anywhere, even in base64. Bootstrap tokens contain no marker word, and are searched for themselves.
+// marker word anywhere, even in base64. Bootstrap tokens contain no marker word, so the search looks for the
+// tokens themselves.
 
 // canary is the marker word.
 const canary = "kept-in-the-dark"
@@ -38,7 +39,7 @@ func (s *secrets) clone(w *World) *secrets {
 	return &secrets{world: w, needles: slices.Clip(s.needles)}
 }
 
-// add adds a word to the needles: as plain text, and in base64 at each possible offset.
+// add adds a word to the needles: once as plain text, and once in base64 for each possible offset.
 func (s *secrets) add(word string) {
 	s.needles = append(s.needles, []byte(word))
 	for shift := range 3 {

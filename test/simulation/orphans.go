@@ -81,7 +81,7 @@ func takeOver(name string) Action {
 			}
 			return nil
 		},
-		// The pass that would remove the instance must already have listed it.
+		// The current pass must already have listed the instance and be about to remove it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
@@ -120,7 +120,7 @@ func bringUp(process string, late int) Action {
 		}}
 }
 
-// standStill returns an action that hides all changes of Machines from a process for a while.
+// standStill returns an action that makes a process receive no changes of Machines for a while.
 func standStill(process string, d time.Duration) Action {
 	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -248,8 +248,8 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	// If more machines are added, the orphans are no longer most of the instances. A new process does not know that they
-	// were most of the instances before.
+	// This action adds so many machines that the orphans are no longer most of the instances. A new process does
+	// not know that they were most of the instances before.
 	if r.IntN(2) == 0 {
 		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}

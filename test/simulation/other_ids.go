@@ -10,8 +10,9 @@ import (
 // distributionScheme is the prefix of the provider IDs that the cloud controller of a distribution sets.
 const distributionScheme = "k3s://"
 
-// otherIDScenarios returns scenarios in which Nodes have other provider IDs than their instances. The machines in these
-// scenarios never become Running. When the machines are deleted, they are drained and their Nodes are deleted.
+// otherIDScenarios returns scenarios in which the provider ID of each Node differs from the provider ID of its
+// instance. The machines in these scenarios never become Running. When the machines are deleted, they are drained
+// and their Nodes are deleted.
 func otherIDScenarios() []Scenario {
 	return []Scenario{{Name: "other-provider-ids", Group: Lifecycle, Controllers: CloudController | Approval,
 		Script: inOrder([]Action{

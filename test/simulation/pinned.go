@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pinned is the way in which an app binds its pods to one node, even if this node is cordoned. If a pod is evicted, its
-// app creates another pod on the same node. The pods leave the node only after the Node is deleted.
+// pinned says how an app binds its pods to one node. The pods run there even if the node is cordoned. If a pod is
+// evicted, its app creates another pod on the same node. The pods leave the node only after the Node is deleted.
 type pinned string
 
 const (

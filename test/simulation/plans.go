@@ -16,16 +16,16 @@ import (
 // Plans is a sweep of plans. The sweep tries each fault at each effect of each scenario, and pairs of faults.
 type Plans struct {
 	Scenarios []Scenario
-	// Budget is the number of plans to run. If it is 0, all plans with one fault are run, and no pairs. If the budget is
-	// smaller than the number of plans with one fault, an even sample of them is run. If it is larger, the rest is used
-	// for an even sample of pairs.
+	// Budget is the number of plans to run. If Budget is 0, the sweep runs all plans with one fault, and no pairs.
+	// If Budget is smaller than the number of plans with one fault, the sweep runs an even sample of these plans.
+	// If Budget is larger, the rest of it is used for an even sample of pairs.
 	//
-	// If the budget is too small for all faults, faults of caches are reduced first: all other faults are run, and an even
-	// sample of the faults of caches. The reason is that two fifths of all single faults are faults of caches, because the
-	// cache of each kind can stop or be lost at each effect. Such faults at two consecutive effects usually cause the same
-	// run.
+	// If the budget is too small for all faults, the sweep first runs fewer faults of caches: it runs all other
+	// faults, and an even sample of the faults of caches. The reason is that two fifths of all single faults are
+	// faults of caches, because the cache of each kind can stop or be lost at each effect. Such faults at two
+	// consecutive effects usually cause the same run.
 	Budget int
-	// Pairs is the number of pairs of faults that are run in addition.
+	// Pairs is the number of additional runs with a pair of faults.
 	Pairs int
 	// The number of variants of each scenario is multiplied by MoreVariants. 0 means 1.
 	MoreVariants int
@@ -146,7 +146,7 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	return all, errors.Join(errs...)
 }
 
-// each calls f for each index. The number of concurrent calls is the number of workers.
+// each calls f for each index. The number of workers limits the number of concurrent calls.
 func (s *sweeper) each(n int, f func(i int)) {
 	var (
 		next atomic.Int64
@@ -226,8 +226,8 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns evenly spaced indexes that are less than n. many is the desired number of indexes. roundByHash rounds
-// this number.
+// spread returns evenly spaced indexes that are less than n. many is the desired number of indexes, which need not
+// be an integer: roundByHash rounds it.
 func spread(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int

@@ -177,7 +177,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	}
 }
 
-// If a budget is sufficient for all faults that are not faults of caches, only faults of caches are reduced.
+// If a budget is sufficient for all other faults, only the number of faults of caches is reduced.
 func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	for _, test := range []struct {
 		budget, all, ofCaches int

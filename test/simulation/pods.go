@@ -192,7 +192,8 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	case byName:
-		// This is the API server's default. If this time were shorter, pods on silent nodes would be evicted at each step.
+		// This is the API server's default. If this time were shorter, pods on nodes that do not report would be
+		// evicted at each step.
 		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p
@@ -216,7 +217,8 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	return all
 }
 
-// kubeletOn returns the instance whose kubelet manages the pods of a node, or nil if no kubelet does.
+// kubeletOn returns the instance whose kubelet manages the pods of a node. It returns nil if the node has no such
+// kubelet.
 func (w *World) kubeletOn(name string) *instance {
 	node := w.node(name)
 	if node == nil {

@@ -42,7 +42,7 @@ type Process struct {
 	// life is a number that differs for each life of the same process. began is the time at which this life started.
 	life  int
 	began time.Time
-	// clock is the clock of the host on which the process runs.
+	// clock is the clock of the host that runs the process.
 	clock *wallClock
 
 	// former is true if this life already has a successor. Such a life is suspended at first. Then it runs until the time
@@ -86,8 +86,8 @@ const (
 	Migrator = "migrator"
 )
 
-// start starts a new life of a process. The clock of its host is behind by the given time. late returns the number of
-// changes that are missing in a first list.
+// start starts a new life of a process. The clock of the host is behind by the given time. The function late
+// returns the number of changes that are missing in a first list.
 func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
 	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
@@ -177,7 +177,7 @@ func (p *Process) views() []*view {
 	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
 }
 
-// sees returns the revision of a kind up to which the process has seen all changes.
+// sees returns the revision up to which the process has seen all changes of a kind.
 func (p *Process) sees(kind string) (revision int64) {
 	for _, v := range p.views() {
 		if v.gvk.Kind == kind {

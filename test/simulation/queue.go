@@ -16,7 +16,8 @@ type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request
 	processing map[reconcile.Request]bool
-	// dirty contains keys that were added while a pass for the same key was running.
+	// dirty contains the keys that were added while a pass for the same key was running. Such a key needs another
+	// pass.
 	dirty    map[reconcile.Request]bool
 	delayed  map[reconcile.Request]time.Time
 	failures map[reconcile.Request]int
@@ -79,7 +80,7 @@ func (q *queue) Len() int { return len(q.ready) }
 // Get implements workqueue.TypedInterface.
 func (q *queue) Get() (reconcile.Request, bool) { return q.take(0), false }
 
-// take removes the ready key with index i from the queue and marks the key as being processed.
+// take removes the ready key with index i from the queue, and marks the key as in process.
 func (q *queue) take(i int) reconcile.Request {
 	key := q.ready[i]
 	q.ready = slices.Delete(q.ready, i, i+1)

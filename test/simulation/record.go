@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// recording is a recorded run of a scenario, with or without a plan. Other runs can start from copies of its world.
+// recording is a scenario's recorded run, either with a plan or without one. Other runs can start from copies of
+// its world.
 type recording struct {
 	scenario *Prepared
 	seed     uint64
@@ -120,7 +121,7 @@ func (r *recording) withFault(at At, record bool) *recording {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// If an effect is in the same step as the fault, its runs start from the copy before the fault.
+		// The effects in the same step as the fault need a copy of the world from before the fault.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

@@ -53,8 +53,8 @@ var errCredentialsRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefu
 	apierrors.NewUnauthorized("Unauthorized"))
 
 // mayDeleteUnseen checks whether an instance may be deleted while the target cluster rejects the credentials. The
-// process cannot see the pods on the instance. So the machine must have been drained before, or the pass must have
-// begun before the rejection.
+// process cannot see the pods on the instance. So either the machine must have been drained before, or the pass
+// must have begun before the cluster rejected the credentials.
 func (o *oracle) mayDeleteUnseen(in *instance, m *v1beta1.Machine) {
 	if f := o.world.top(); f != nil && f.step < o.world.safety.links[toTarget].step {
 		return

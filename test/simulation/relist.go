@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist replaces the content of the view by a new list. An informer does the same after it has lost its watch. So
-// several changes of an object become one change. The view only notices a deletion because the object is missing in the
-// list.
+// relist replaces the content of the view by a new list. An informer does the same when its watch is lost. As a
+// result, several changes of an object appear as one change. The view only notices a deletion because the object
+// is missing in the list.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {

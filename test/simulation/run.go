@@ -53,7 +53,7 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	return &Prepared{Scenario: s, base: w}, nil
 }
 
-// Result is the result of a run.
+// Result is what a finished run reports.
 type Result struct {
 	Err            error
 	Steps, Effects int
@@ -64,7 +64,7 @@ type Result struct {
 	Tail int
 	// Made is the total number of instances that were created.
 	Made int
-	// Broken is the number of instances that broke without a request by the script.
+	// Broken is the number of instances that broke although the script did not request it.
 	Broken int
 	// Machines is the total number of machines that were created. TakenBack is true if no machine is left at the end.
 	Machines  int
@@ -73,9 +73,9 @@ type Result struct {
 	End End
 }
 
-// Run runs the scenario. A seed determines the choices. If the plan is empty, faults are random. If the plan is not
-// empty, only its faults occur, and the result is compared with the run without faults. If story is not nil, it is
-// called with each line that describes what happens.
+// Run runs the scenario. A seed determines the choices. If the plan is empty, Run causes random faults. If the
+// plan is not empty, only its faults occur, and the result is compared with the run without faults. If story is
+// not nil, it is called with each line that describes what happens.
 func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	w, err := p.begin(seed, len(plan) > 0)
 	if err != nil {

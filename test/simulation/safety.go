@@ -28,12 +28,13 @@ type safetyState struct {
 	// removed.
 	reportOnly bool
 	strangers  map[string]bool
-	// lost contains the instances whose Machines were lost at the same time. The value is true if these are most of the
-	// instances. letGo is true after an administrator has permitted their removal.
+	// lost contains the instances whose Machines were lost at the same time. The value is true if the orphans are
+	// most of the instances. letGo is true after an administrator has permitted their removal.
 	lost  map[string]bool
 	letGo bool
 	// left contains the names of machines that were removed while the target cluster was unreachable. A Node and a token
-	// of such a machine may remain in the target cluster. The last event of the machine says so.
+	// of such a machine may remain in the target cluster. The last event of such a machine says that they may
+	// remain.
 	left map[string]bool
 	// past contains those outages of each cluster that all processes have noticed.
 	past [2][]reachability.Outage

@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a behavior of a cloud that the driver contract allows. A run can have this behavior from its beginning
-// to its end. Some behavior must be hidden by drivers, so the tests of drivers check it: several spellings of provider
-// IDs, answers that are too large to read, and instances of other installations with the same names.
+// Semantics is a behavior of a cloud that the driver contract allows. The behavior lasts for the whole run.
+// Drivers must hide some further behavior, so the tests of drivers check it: several spellings of provider IDs,
+// answers that are too large to read, and instances of other installations with the same names.
 type Semantics string
 
 // The semantics.
@@ -39,7 +39,7 @@ const (
 	ListsRepeat Semantics = "lists-repeat"
 	// AnswersLost: the answers to every third change are lost.
 	AnswersLost Semantics = "answers-lost"
-	// DoneLate: every third change returns an error, but is carried out later. Creations and tags are carried out within
+	// DoneLate: every third change returns an error, but takes effect later. Creations and tags take effect within
 	// CreateSettle, and deletions after deletedLate.
 	DoneLate Semantics = "done-late"
 	// ThrottledOften: a third of the calls are throttled. A pseudo-random number decides which ones. Half of these answers
@@ -57,9 +57,9 @@ const (
 	// ClockAhead and ClockBehind: the times in the answers of the cloud are wrong by clockOff.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
-	// ListsReturn: some time after its deletion, an instance appears again in lists and lookups by tag. The instance
-	// appears from returnsAfter until returnsUntil after the deletion. A read by provider ID does not find the instance
-	// during this time.
+	// ListsReturn: some time after its deletion, an instance appears again in lists and lookups by tag. The
+	// instance appears in the time from returnsAfter to returnsUntil after its deletion. A read by provider ID
+	// does not find the instance during this time.
 	ListsReturn Semantics = "lists-return"
 	// NoHost: the cloud accepts all instances. However, two of every four instances fail after failsAfter, because there
 	// is no capacity.
@@ -190,8 +190,8 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends those semantics that keep the world from becoming quiet. For example, the orphan collection writes a
-// condition whenever its list fails or shows other instances than before.
+// rest ends the semantics that would keep causing writes in a settled world. For example, the orphan collection
+// writes a condition whenever its list fails or shows other instances than before.
 func (p *past) rest() {
 	p.ghosts, p.quiet = nil, true
 }
@@ -205,7 +205,7 @@ func (p *past) settling() time.Duration {
 }
 
 // listsSettle returns the time from which lists are correct about orphans and about deleted instances with a Node.
-// Before this time, no process can remove these. If lists are not late, the time is zero.
+// Before this time, no process can remove these orphans and Nodes. If lists are not late, the time is zero.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -246,7 +246,7 @@ func (c *Cloud) keepGhost(in *instance) {
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns a deleted instance that the function is accepts, if less time than within has passed since the
+// ghostOf returns a deleted instance if the function is accepts it and less time than within has passed since the
 // deletion. ghostOf returns nil if there is no such instance.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
@@ -289,7 +289,7 @@ func (d driver) refuses() error {
 // pseudoRandom returns unrelated numbers for consecutive numbers.
 func pseudoRandom(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
 
-// mishap decides what goes wrong with a change: its answer may be lost, or it may be carried out late.
+// mishap decides what goes wrong with a change: the answer may be lost, or the change may take effect late.
 func (d driver) mishap() (lost, late bool) {
 	p := &d.past
 	if len(p.habits) == 0 {

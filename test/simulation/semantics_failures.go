@@ -12,8 +12,8 @@ import (
 
 // This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// dooms decides whether the next instance will fail. This is so for two of every four instances, so that a machine has
-// no such instance, one, or two in succession.
+// dooms decides whether the next instance will fail. Two of every four instances fail. So a machine may have no
+// failing instance, one, or two in succession.
 func (p *past) dooms(machine string) bool {
 	// If the machine has no set, the instance must not fail, because no controller would replace the machine.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {

@@ -128,8 +128,8 @@ func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check
 	}
 }
 
-// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs from
-// the run without semantics.
+// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs
+// from the result of the run without semantics.
 func (r *recording) failureAgainstBaseline(baseline Result) error {
 	if baseline.Err != nil {
 		return baseline.Err
@@ -152,10 +152,10 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 // checkInstanceCount checks that late or wrong answers of the cloud do not cause additional instances, provided that
 // the users take the same actions.
 //
-// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout is delayed that
-// would have removed a machine with a broken instance. So this machine is replaced before the rollout. In the second
-// case, a user deletes the fleet when its first instance exists. Because of the delay, each machine of the fleet
-// already has an instance at this time.
+// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout would have
+// removed a machine with a broken instance, but the rollout is delayed. So this machine is replaced before the
+// rollout. In the second case, a user deletes the fleet as soon as its first instance exists. Because of the
+// delay, each machine of the fleet already has an instance at this time.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil

@@ -103,7 +103,8 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 }
 
 // mostInVain is the maximum number of machines for which the cloud may refuse an instance after the replicas were
-// lowered to the quota. These are the pending machine, and another one that replaced it before the change arrived.
+// lowered to the quota again. The number allows the pending machine, and a machine that replaced the pending one
+// before the change arrived.
 const mostInVain = 2
 
 // mayFillRequests checks that the manager does not repeat a withdrawn request for a machine again and again.

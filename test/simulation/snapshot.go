@@ -24,7 +24,7 @@ func (w *World) Clone(seed uint64) (*World, error) {
 	return f, nil
 }
 
-// snapshot returns a copy of a world between two steps. The copy continues exactly like the original.
+// snapshot returns a copy of a world between two steps. The copy makes the same choices as the original.
 func (w *World) snapshot() (*World, error) {
 	f := &World{}
 	*f = *w

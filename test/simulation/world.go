@@ -59,7 +59,7 @@ type World struct {
 	// agentFailures is the number of failures of agents on nodes so far.
 	agentFailures int
 
-	// broken is the number of instances that broke without a request by the script.
+	// broken is the number of instances that broke although the script did not request it.
 	broken int
 	// machinesMade is the total number of machines that were created.
 	machinesMade int
@@ -170,7 +170,7 @@ type choice struct {
 }
 
 // step carries out one of the possible choices. step returns false if there is none. nested is true if a pass is
-// running. If nested is set, no time passes, and controllers that wait for an answer do not run.
+// running. If nested is set, no time passes, and controllers that already wait for an answer do not run.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
@@ -221,7 +221,7 @@ func (w *World) possible(nested bool) []choice {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
-		// Instead of one of these steps, time may pass.
+		// As another choice, time may pass.
 		out = append(out, choice{"time passes", func() error {
 			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 			return nil

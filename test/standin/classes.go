@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// class reconciles a class: it adds finalizers to the class and its Secrets, and deletes orphans.
+// class reconciles a class of the old system: it adds finalizers to the class and its Secrets, and deletes
+// orphans.
 func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 	if c.GetDeletionTimestamp() != nil {
 		return nil

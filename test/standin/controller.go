@@ -27,12 +27,12 @@ type controller struct {
 	// leases is the client for Leases. identity is the name of the process in the Leases.
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// leading is locked while the controller leads. So after the controller has lost a Lease, its last pass ends before
-	// another pass can begin.
+	// The mutex leading is locked while the controller leads. Therefore, after the controller has lost a Lease, another
+	// pass can begin only when the last pass has ended.
 	leading sync.Mutex
 }
 
-// pass is one pass over all objects. It contains the state of the objects at its beginning.
+// A pass reconciles each object once. It contains the state of the objects at its beginning.
 type pass struct {
 	*controller
 	objects map[string][]*unstructured.Unstructured // by kind
@@ -44,7 +44,7 @@ type pass struct {
 	changes, pending int
 }
 
-// lead runs passes until ctx is done. When nothing is left to do, it logs "settled".
+// lead runs one pass after the other until ctx is done. When nothing is left to do, it logs "settled".
 func (c *controller) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
@@ -122,7 +122,7 @@ func (c *controller) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: c.Group, Version: c.version, Kind: kind}
 }
 
-// change sends one write to the cluster or the cloud, and logs the write and its result.
+// change sends a single write to the cluster or the cloud, and logs the write and its result.
 func (p *pass) change(verb, kind, name string, do func() error) error {
 	p.changes++
 	err := do()

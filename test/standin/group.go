@@ -25,7 +25,7 @@ const (
 // group describes one old system.
 type group struct {
 	version string
-	// parents contains the kinds of the objects that own or describe Machines, beginning with the highest one.
+	// parents contains the kinds of the objects that own or describe Machines, beginning with the top-level owner.
 	parents []string
 	// parentFinalizer is a finalizer of the parents. revision is an annotation of deployments. Each may be empty.
 	parentFinalizer, revision string

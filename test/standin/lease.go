@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// acquire acquires all Leases. While it holds all of them, the controller leads. When it loses a Lease, it calls end,
+// acquire acquires all Leases. While the controller holds all of them, it leads. When it loses a Lease, it calls end,
 // because the real process would exit.
 func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	if len(leases) == 0 {
@@ -32,8 +32,8 @@ func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	})
 }
 
-// oldLock reads a Lease in the same way as old versions of client-go. These ignore the duration in the Lease, and use
-// the duration that the reader is configured with.
+// oldLock reads a Lease in the same way as old versions of client-go. Such versions ignore the duration in the Lease,
+// and use the duration with which the reader is configured.
 type oldLock struct {
 	resourcelock.Interface
 	duration time.Duration

@@ -32,7 +32,7 @@ type Options struct {
 	// UserData is the user data of the instances.
 	UserData []byte
 	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is the time
-	// after the last renewal for which another process must wait.
+	// that another process must wait after the last renewal of a Lease.
 	Leases        []string
 	LeaseDuration time.Duration
 	// Workload is the Deployment of the old controller. While the Deployment has no replicas, the stand-in does nothing.
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// runPod runs one pod of the controller. The pod leads while it holds the Leases and the Deployment has replicas.
+// runPod simulates one pod of the controller. The pod leads while it holds the Leases and the Deployment has replicas.
 func (c *controller) runPod(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

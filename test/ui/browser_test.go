@@ -128,7 +128,7 @@ func (b *tab) content() string {
 	return text
 }
 
-// await waits until a JavaScript expression is true. It evaluates the expression after each change of the page.
+// await waits until a JavaScript expression returns true. It evaluates the expression after each change of the page.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -107,7 +107,7 @@ func runAll(m *testing.M) int {
 type served struct {
 	t    *testing.T
 	base *url.URL
-	// links contains the printed login links that have not been used yet.
+	// links contains those printed login links that have not been used yet.
 	links chan string
 	logs  bytes.Buffer
 }

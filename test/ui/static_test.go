@@ -27,7 +27,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// staticCluster is a control cluster without controllers. Its objects stay in the state in which a test creates them.
+// A staticCluster is a control cluster without controllers. Its objects stay in the state in which a test creates them.
 type staticCluster struct {
 	t   *testing.T
 	cp  *controlplane.ControlPlane
@@ -43,9 +43,9 @@ func newStaticCluster(t *testing.T) *staticCluster {
 	return &staticCluster{t: t, cp: static, api: api}
 }
 
-// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores
-// the status of a Machine in the request that creates the Machine. So only half as many requests are needed for ten
-// thousand Machines, and each request takes less time.
+// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores the
+// status of a Machine in the request that creates the Machine. Therefore, ten thousand Machines need only half as many
+// requests, and each request takes less time.
 func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})

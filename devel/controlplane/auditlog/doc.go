@@ -10,7 +10,7 @@
 // A write is a successful create, update, patch, delete or deletecollection that is not a dry run. Leases are not
 // counted. Reviews (SubjectAccessReview and the like) are not counted either, because they are not stored. Events are
 // counted separately, because they are a different kind of load. A patch that changes nothing counts as a write,
-// because the API server has the same work with it.
+// because the API server does the same work for it as for any other patch.
 //
 // The log must have level Metadata or above, and consist of JSON lines in one file. In blocking mode, the API server
 // writes the log entry of a request before it completes the response, so a count includes all requests that have been

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Log is an audit log that is read from a certain position on. A Log must not be used concurrently, but several Logs
+// Log reads an audit log, starting at a certain position. A Log must not be used concurrently, but several Logs
 // can be opened for the same file.
 type Log struct {
 	path   string
@@ -77,7 +77,7 @@ func (l *Log) each(f Filter, use func(Request)) error {
 	return err
 }
 
-// scan calls the function use for each request since the mark, and returns the position behind the last request.
+// scan passes each request since the mark to the function use, and returns the position behind the last request.
 func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
@@ -88,8 +88,8 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines calls the function use for each complete line since the mark, and returns the position behind the last complete
-// line. If the last line does not end with a newline, the API server is still writing it.
+// lines passes each complete line since the mark to the function use, and returns the position behind the last
+// complete line. If the last line does not end with a newline, the API server is still writing it.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

@@ -61,7 +61,7 @@ type entry struct {
 	Answered    time.Time         `json:"stageTimestamp"`
 }
 
-// start is the beginning of each entry.
+// start is the text with which every entry of the log begins.
 const start = `{"kind":"Event",`
 
 // parse parses a line. It returns false if the line is not the entry of an answered request.

@@ -37,8 +37,8 @@ type webhook struct {
 	client *admissionv1.WebhookClientConfig
 }
 
-// webhooksOf returns the webhooks of all configurations, in order. Their client fields are pointers into the
-// configurations, so a change of the field changes the configuration.
+// webhooksOf returns the webhooks of all configurations, in order. The client fields of the webhooks are pointers
+// into the configurations, so a change of such a field changes the configuration.
 func webhooksOf(configurations []client.Object) (all []webhook) {
 	for _, configuration := range configurations {
 		switch c := configuration.(type) {
@@ -55,8 +55,8 @@ func webhooksOf(configurations []client.Object) (all []webhook) {
 	return all
 }
 
-// writeBundles patches each configuration whose bundles differ from the given ones. The bundles must be in the order
-// that webhooksOf returns.
+// writeBundles patches each configuration whose bundles differ from the given bundles. The bundles must be in the
+// order that webhooksOf returns.
 func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles [][]byte) error {
 	for _, before := range seen {
 		after, ok := before.DeepCopyObject().(client.Object)

@@ -36,11 +36,11 @@ type Options struct {
 	// Secret is the name of the Secret with the certificate. The Keeper creates the Secret if it does not exist.
 	Secret client.ObjectKey
 	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust the certificate. The installer
-	// of the webhooks creates this object, possibly after the Keeper starts. If Mutating is true, a
-	// MutatingWebhookConfiguration of the same name also has webhooks that trust the certificate.
+	// of the webhooks creates this object, possibly after the Keeper starts. If Mutating is true, the webhooks of a
+	// MutatingWebhookConfiguration with the same name trust the certificate too.
 	Configuration string
 	Mutating      bool
-	// Hosts are the DNS names or IP addresses by which API servers reach the webhooks.
+	// Hosts contains the DNS names or IP addresses at which API servers reach the webhooks.
 	Hosts []string
 	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
@@ -60,7 +60,7 @@ type Keeper struct {
 	// The channel first is closed when there is a certificate to present.
 	first    chan struct{}
 	setFirst sync.Once
-	// trusted is set once the configuration is known to contain the authority of the certificate.
+	// trusted is true once the configuration is known to contain the authority of the certificate.
 	trusted atomic.Bool
 	// next is the PEM data of the next authority. bundledSince is the time at which this process first saw that authority
 	// in all bundles.
@@ -68,8 +68,8 @@ type Keeper struct {
 	bundledSince time.Time
 }
 
-// Renewal takes a few writes in a row. If another program reverts each write, the Keeper writes only once per
-// writePeriod.
+// A renewal needs several consecutive writes. If another program reverts each write, the Keeper writes only once
+// per writePeriod.
 const (
 	writePeriod = 10 * time.Second
 	writeBurst  = 10
@@ -88,9 +88,9 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the Keeper to a manager. The cache of the Keeper contains only the Secret and the configurations. The
-// process does not wait for this cache when it starts: without permission to read these objects it serves no webhook,
-// but does everything else.
+// Register adds the Keeper to a manager. The cache of the Keeper contains only the Secret and the configurations.
+// The process does not wait for this cache when it starts. Without permission to read these objects, the process
+// serves no webhook, but does all its other work.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -121,7 +121,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 			return err
 		}
 	}
-	// If the Secret does not exist, its watch triggers no reconciliation, so enqueue the first request here.
+	// If the Secret does not exist, its watch triggers no reconciliation. Therefore enqueue the first request here.
 	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(k.request()[0])
 		return nil
@@ -213,8 +213,8 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// GetCertificate returns the certificate to present in a handshake, for tls.Config. It waits up to firstWait for the
-// first certificate.
+// GetCertificate returns the certificate to present in a handshake, for tls.Config. GetCertificate waits up to
+// firstWait for the first certificate.
 func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.serving.Load(); cert != nil {
 		return cert, nil
@@ -233,7 +233,7 @@ func (k *Keeper) noCertificate() error {
 	return fmt.Errorf("the Secret %s does not contain a certificate yet", k.Secret)
 }
 
-// Lifetime returns the validity of the presented certificate.
+// Lifetime returns the period during which the presented certificate is valid.
 func (k *Keeper) Lifetime() expiry.Lifetime {
 	if cert := k.serving.Load(); cert != nil && cert.Leaf != nil {
 		return expiry.Lifetime{Begin: cert.Leaf.NotBefore, End: cert.Leaf.NotAfter}
@@ -242,8 +242,8 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 }
 
 // Ready is a readiness probe. Ready returns nil when there is a certificate to present and the webhook configuration
-// contains the authority of this certificate. Until then, API servers cannot call the webhook, so they refuse objects.
-// The leader corrects later changes of the configuration, so they do not affect readiness.
+// contains the authority of this certificate. Before that, API servers cannot call the webhook, so they refuse
+// objects. The leader corrects later changes of the configuration, so they do not affect readiness.
 func (k *Keeper) Ready(r *http.Request) error {
 	if k.serving.Load() == nil {
 		return k.noCertificate()
@@ -260,8 +260,8 @@ func (k *Keeper) Ready(r *http.Request) error {
 	return nil
 }
 
-// checkTrust returns an error while a webhook of the configuration does not trust the certificate. It returns nil if
-// there is no configuration, because no webhook is called then.
+// checkTrust returns an error while a webhook of the configuration does not trust the certificate. If there is no
+// configuration, checkTrust returns nil, because then no webhook is called.
 func (k *Keeper) checkTrust(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := k.reader.Get(ctx, k.Secret, secret); err != nil {
@@ -309,7 +309,8 @@ func (p presenter) Start(ctx context.Context) error {
 	return p.cache.Start(ctx)
 }
 
-// present loads the certificate in the Secret. If it is invalid, the previous certificate is still presented.
+// present loads the certificate from the Secret and presents it from now on. If the new certificate is invalid, the
+// process continues to present the previous certificate.
 func (p presenter) present(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -317,7 +318,7 @@ func (p presenter) present(object any) {
 	}
 	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err != nil {
-		// This error replaces err so that nothing about the key is logged.
+		// This error replaces err, because err could contain parts of the key and is logged.
 		p.Log.Error(errors.New("the certificate and the key do not match or are invalid"),
 			"Cannot use the certificate in the Secret of the webhook: still presenting the previous one", "secret", p.Secret)
 		return

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Another program may maintain the same Secret. Each program then reverts the write of the other.
+// Two programs may maintain the same Secret. Each program then reverts the write of the other.
 //
 // Rule: webhook-certificate-maintained.
 func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {

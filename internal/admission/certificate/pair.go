@@ -54,7 +54,7 @@ func signServing(hosts []string, authority *rotator.KeyPairArtifacts, begin, end
 	return data, nil
 }
 
-// servingLeft returns for how long after the given time the serving certificate is valid for all hosts.
+// servingLeft returns how long the serving certificate remains valid for all hosts, counted from the given time.
 func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Duration, error) {
 	for _, host := range hosts {
 		if ok, err := rotator.ValidCert(data[caCert], data[certKey], data[privateKey], host, &serverAuth, at); !ok {

@@ -26,8 +26,8 @@ const overlap = 15 * time.Second
 
 // Lifetimes are the lifetimes of certificates.
 type Lifetimes struct {
-	// Authority and Serving are the lifetimes of an authority and of a serving certificate. Ahead is how long before its
-	// expiry a certificate is renewed. It must be shorter than both.
+	// Authority and Serving are the lifetimes of an authority and of a serving certificate. Ahead is the remaining
+	// lifetime at which a certificate is renewed. It must be shorter than both.
 	Authority, Serving, Ahead time.Duration
 }
 
@@ -37,7 +37,7 @@ func DefaultLifetimes() Lifetimes {
 	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, Ahead: 30 * day}
 }
 
-// observed is the state from which a plan is made.
+// observed is the state from which the next step is planned.
 type observed struct {
 	data    map[string][]byte // of the Secret
 	bundles [][]byte          // of the webhooks
@@ -62,7 +62,7 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:],
 		ExtKeyUsages: &serverAuth,
 	}
-	// The clocks of API servers may be behind, so certificates are already valid an hour earlier.
+	// The clocks of API servers may be slow, so certificates are valid from an hour before their creation.
 	begin := o.now.Add(-time.Hour)
 
 	authority, err := authorityOf(o.data[caCert], o.data[caKey], o.now)
@@ -97,7 +97,8 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 	case !o.bundledSince.IsZero():
 		left = overlap - o.now.Sub(o.bundledSince)
 	default:
-		// There is no webhook, so no bundle can contain the next authority. A new webhook triggers another check.
+		// There is no webhook configuration, so no bundle can contain the next authority. A new webhook triggers
+		// another check.
 		left = authority.Cert.NotAfter.Sub(o.now) + time.Second
 	}
 	// A serving certificate is not valid after the end of its authority.

@@ -24,7 +24,7 @@ func begin(t *testing.T) *installation {
 	return &installation{t: t, observed: observed{now: start, bundles: [][]byte{nil, nil}}}
 }
 
-// step executes one step of the plan and returns when the next one is due.
+// step executes one step of the plan and returns the time at which the next step is due.
 func (i *installation) step() time.Duration {
 	i.t.Helper()
 	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) &&
@@ -50,8 +50,9 @@ func (i *installation) step() time.Duration {
 	return 0
 }
 
-// runSteps executes steps until none is due. After each step, it checks that the presented certificate is trusted by
-// the current bundles and by the bundles before the last change, because API servers are late to read changes.
+// runSteps executes steps until no step is due. After each step, it checks that the presented certificate is
+// trusted by the current bundles and by the bundles before the last change, because API servers are late to read
+// changes.
 func (i *installation) runSteps() time.Duration {
 	i.t.Helper()
 	for range 10 {

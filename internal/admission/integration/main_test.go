@@ -37,7 +37,7 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected is the name of a Lease that another holder never releases.
+	// protected is the name of a Lease whose holder never releases it.
 	protected = "held"
 )
 

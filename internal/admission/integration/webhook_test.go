@@ -170,7 +170,7 @@ func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newListener(t)
-			// The cache of the webhook may not have the set yet.
+			// The cache of the webhook may not contain the set yet.
 			eventually(t, "the webhook has read the objects", func() error {
 				test.object.SetResourceVersion("")
 				err := c.Create(t.Context(), test.object, client.DryRunAll)

@@ -10,15 +10,15 @@ import (
 	"unicode/utf16"
 )
 
-// maxDecompressed limits the size of decompressed user data. The limit of every cloud is much lower.
+// maxDecompressed is the maximum size of user data after decompression. Every cloud has a much lower limit.
 const maxDecompressed = 32 << 20
 
-// maxNesting limits how deeply encodings and MIME parts may be nested.
+// maxNesting is the maximum depth to which encodings and MIME parts may be nested.
 const maxNesting = 8
 
-// rewriteTexts calls a function for each text in the user data, and returns the user data with each text replaced by
-// the result of the call. It also decodes gzip, gzip in base64, and MIME multipart to find the texts in them. Encoded
-// data in which no text changes is returned unchanged, byte for byte.
+// rewriteTexts calls a function for each text in the user data, and replaces the text with the result of the call.
+// To find these texts, it also decodes gzip, base64 with gzip data, and MIME multipart. Encoded data in which no
+// text changes is returned unchanged, byte for byte.
 func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
@@ -109,8 +109,8 @@ func gzipInBase64(data []byte) (packed []byte, ok bool) {
 // mimeLineLength is the length of base64 lines in MIME.
 const mimeLineLength = 76
 
-// inBase64 encodes data in base64. It uses the layout of another base64 text: line breaks if this text has line breaks,
-// and the same white space at the end.
+// inBase64 encodes data in base64. The function uses the layout of another base64 text: line breaks if this text
+// has line breaks, and the same white space at the end.
 func inBase64(data, like []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	trimmed := bytes.TrimSpace(like)

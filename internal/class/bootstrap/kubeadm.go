@@ -40,9 +40,9 @@ type taint struct {
 }
 
 // kubeadmJoinConfig returns the JoinConfiguration in JSON. It is empty if the endpoint, its CA certificate or the token
-// is missing. kubeadm finds the cluster with the ConfigMap cluster-info, which must be signed with the token. It trusts
-// the cluster if the public key of the cluster's CA has one of the hashes. The Node gets the taint
-// machinist.dev/uninitialized.
+// is missing. kubeadm finds the cluster with the ConfigMap cluster-info, which must be signed with the token.
+// kubeadm trusts the cluster if the hash of the public key of the cluster's CA is one of these hashes. The Node
+// gets the taint machinist.dev/uninitialized.
 func (v Values) kubeadmJoinConfig() string {
 	endpoint, err := url.Parse(v.APIEndpoint)
 	hashes := publicKeyHashes(v.CABundle)

@@ -26,7 +26,7 @@ func TokenIDOf(username string) (id string, ok bool) {
 	return id, ok && tokenIDForm.MatchString(id)
 }
 
-// Record describes a bootstrap token of the target cluster, without its secret half.
+// Record describes a bootstrap token of the target cluster. It does not contain the secret half of the token.
 type Record struct {
 	// Owner is the launch attempt for which the token was created, in the form of Attempt.String. It is empty if the token
 	// does not belong to a Machine.
@@ -38,8 +38,8 @@ type Record struct {
 	Expires time.Time
 }
 
-// Lookup returns the record of the token with this id. It returns nil if there is no such token, or if clients cannot
-// authenticate with it.
+// Lookup returns the record of the token with the given id. It returns nil if there is no such token, or if clients
+// cannot authenticate with it.
 func (t Tokens) Lookup(ctx context.Context, id string) (*Record, error) {
 	if !tokenIDForm.MatchString(id) {
 		return nil, nil

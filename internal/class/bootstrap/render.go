@@ -28,9 +28,9 @@ func Placeholders() []string {
 		KubeadmJoinConfig}
 }
 
-// placeholder matches only the known placeholders, because a script may append to a file with cat <<EOF>>FILE. The
-// second alternative matches URL-encoded placeholders, as in the data URLs of Ignition. Exclamation marks before the
-// name escape the placeholder. Render removes one of them.
+// placeholder matches only known placeholders, because a script may contain text of a similar form, such as cat
+// <<EOF>>FILE. The second alternative matches URL-encoded placeholders, as in the data URLs of Ignition.
+// Exclamation marks before the name escape the placeholder. Render removes one of them.
 var placeholder = func() *regexp.Regexp {
 	names := "(" + strings.Join(Placeholders(), "|") + ")"
 	return regexp.MustCompile(`<<(!*)` + names + `>>|%3[Cc]%3[Cc]((?:!|%21)*)` + names + `%3[Ee]%3[Ee]`)
@@ -41,7 +41,7 @@ type Values struct {
 	MachineName      string
 	MachineNamespace string
 	KubeletVersion   string
-	// APIEndpoint is the URL at which instances reach the API server of the target cluster.
+	// APIEndpoint is the URL by which instances reach the API server of the target cluster.
 	APIEndpoint string
 	// CABundle is the PEM bundle with which clients verify APIEndpoint.
 	CABundle []byte
@@ -92,15 +92,14 @@ func Uses(template []byte, name string) (used bool) {
 	return used && err == nil
 }
 
-// Readable returns an error if the template cannot be decoded. Such a template cannot be rendered, whatever the values
-// are.
+// Readable returns an error if the template cannot be decoded. Such a template cannot be rendered with any values.
 func Readable(template []byte) error {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
 	return err
 }
 
-// Check returns an error if the template cannot be rendered with the values. The values need not contain a bootstrap
-// token, so Check can be called before the token is created.
+// Check returns an error if the template cannot be rendered with the values. The values need not contain a
+// bootstrap token, so that Check can be called before the token is created.
 func Check(template []byte, v Values) error {
 	v.BootstrapToken = "not-created-yet"
 	_, err := Render(template, v)

@@ -11,7 +11,7 @@ import (
 var candidate = regexp.MustCompile(
 	`<<[ ]*([A-Za-z][A-Za-z0-9_ -]{0,62}?)[ ]*>>|%3[Cc]%3[Cc]([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// Unknown returns the parts of the text that look like placeholders but are not placeholders, in sorted order.
+// Unknown returns, in sorted order, the parts of the text that look like placeholders but are not placeholders.
 func Unknown(text []byte) (unknown []string) {
 	for _, groups := range candidate.FindAllSubmatch(text, -1) {
 		if !placeholder.Match(groups[0]) {
@@ -22,9 +22,9 @@ func Unknown(text []byte) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// Suspicious returns the parts of the template that are probably misspelled placeholders, in sorted order. A part
-// counts as misspelled if it is in upper case with an underscore like all placeholders, or if it resembles the name of
-// a placeholder. Render leaves these parts in the user data.
+// Suspicious returns, in sorted order, the parts of the template that are probably misspelled placeholders. A part
+// is considered misspelled if it consists of upper-case letters with an underscore, as all placeholders do, or if
+// it resembles the name of a placeholder. Render leaves these parts in the user data.
 func Suspicious(template []byte) (suspicious []string) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range Unknown(text) {

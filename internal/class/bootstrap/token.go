@@ -43,8 +43,8 @@ const (
 	Group = "system:bootstrappers:machinist"
 )
 
-// maxSalt limits the search for an unused token id. There are 36^6 ids, so two collisions in a row are rare, and ten
-// collisions in a row have another cause.
+// maxSalt is the highest salt with which the code tries to find an unused token id. There are 36^6 ids. Two
+// collisions in a row are therefore rare, and ten collisions in a row must have another cause.
 const maxSalt = 10
 
 // Attempt identifies one attempt to launch a Machine.
@@ -57,20 +57,20 @@ type Attempt struct {
 // String returns the attempt's idempotency token, "<uid>-<attempt>".
 func (a Attempt) String() string { return fmt.Sprintf("%s-%d", a.UID, a.Number) }
 
-// tokenID derives the public half of the token from the attempt, so that a retry finds the token that was created
-// before a crash.
+// tokenID derives the public half of the token from the attempt. Therefore, after a crash, a retry finds the token
+// that was created before the crash.
 func (a Attempt) tokenID(salt int) string {
 	sum := sha256.Sum256([]byte(a.String() + "/" + strconv.Itoa(salt)))
 	text := new(big.Int).SetBytes(sum[:]).Text(36)
 	return text[:6]
 }
 
-// maxEarlierAttempts limits the number of earlier attempts that Follows compares. A limit is needed because the attempt
-// number comes from a status that other clients can write. Kubernetes keeps a certificate signing request for about an
-// hour, so it may name the token of an earlier attempt.
+// maxEarlierAttempts is the maximum number of earlier attempts that Follows considers. A limit is needed because
+// the attempt number comes from a status that other clients can write. Kubernetes keeps a certificate signing
+// request for about an hour, so it may name the token of an earlier attempt.
 const maxEarlierAttempts = 100
 
-// Follows reports whether the id may belong to a token of an earlier attempt to launch the same Machine. It considers
+// Follows reports whether the token id may belong to an earlier attempt to launch the same Machine. It considers
 // the last hundred attempts.
 func (a Attempt) Follows(id string) bool {
 	earlier := a
@@ -99,7 +99,7 @@ func (t Token) String() string {
 	return "bootstrap token " + id
 }
 
-// Format implements fmt.Formatter: all verbs print the id only.
+// Format implements fmt.Formatter: every verb prints only the id.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.String())) }
 
 // MarshalText implements encoding.TextMarshaler, which JSON logs use.
@@ -108,8 +108,9 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // LogValue implements slog.LogValuer.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Tokens creates, extends and deletes bootstrap tokens in the target cluster. Client must not cache: no other
-// controller needs the Secrets of tokens, and a stale read could return an outdated credential.
+// Tokens creates bootstrap tokens in the target cluster, extends their lifetime, and deletes them. Client must not
+// use a cache: no other controller needs the Secrets of tokens, and an outdated read could return an outdated
+// credential.
 type Tokens struct {
 	Client client.Client
 	// Groups lists the groups of clients that authenticate with a token. Such clients also belong to Group.
@@ -183,9 +184,10 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend sets a new expiration for the token of the attempt, unless the current expiration is late enough. The
-// parameter early is the earliest acceptable expiration, and until is the new expiration. It returns the expiration of
-// the token, or zero if there is no token. The token's value does not change, so the copy on the instance stays valid.
+// Extend sets a new expiration for the token of the attempt, unless the current expiration is not before the
+// parameter early. The parameter early is the earliest acceptable expiration, and until is the new expiration.
+// Extend returns the expiration of the token, or the zero time if there is no token. The token's value does not
+// change, so the copy on the instance stays valid.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -242,8 +244,8 @@ func (t Tokens) ID(ctx context.Context, a Attempt) (string, error) {
 	return id, err
 }
 
-// find returns the token of the attempt, or nil if it does not exist, and the token's id. The id is empty if all
-// possible ids of the attempt are used by other tokens.
+// find returns the token of the attempt and the token's id. If the token does not exist, find returns nil instead
+// of the token. The id is empty if all possible ids of the attempt are used by other tokens.
 func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.PartialObjectMetadata, err error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -251,9 +253,10 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
-			// Ensure tries the salts in order, so if there is no token with this salt, Ensure has created none with a later
-			// salt. There is one exception: another attempt's token had this salt and has been deleted since then. In this case,
-			// the token with the later salt is not found here, and Kubernetes deletes it when it expires.
+			// Ensure tries the salts in order. Therefore, if no token has this salt, Ensure has not created a token
+			// with a later salt. There is one exception: another attempt's token had this salt and has been deleted
+			// since then. In this case, the token with the later salt is not found here, and Kubernetes deletes it
+			// when it expires.
 			return id, nil, nil
 		}
 		if apierrors.IsForbidden(err) {
@@ -271,7 +274,8 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 
 var tokenSecretForm = regexp.MustCompile(`^[a-z0-9]{16}$`)
 
-// newSecret returns the private half of a token. The authenticator requires the form [a-z0-9]{16}, which is 82 bits.
+// newSecret returns a new private half of a token. The authenticator requires the form [a-z0-9]{16}, which contains
+// 82 bits of randomness.
 func newSecret() (string, error) {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// valuePlaceholder matches <<VALUES.name>>, plain or URL-encoded, with exclamation marks if it is escaped.
+// valuePlaceholder matches <<VALUES.name>>, both plain and URL-encoded. In an escaped placeholder, it also matches
+// the exclamation marks.
 var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})>>|` +
 	`%3[Cc]%3[Cc]((?:!|%21)*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// ReplaceValues replaces each <<VALUES.name>> of a template with its value. The value of a URL-encoded placeholder is
-// URL-encoded. Placeholders in the values are escaped, so that Render does not replace them. ReplaceValues returns an
-// error if a name has no value or the template cannot be decoded.
+// ReplaceValues replaces each placeholder <<VALUES.name>> of a template with the value of this name. The value of a
+// URL-encoded placeholder is URL-encoded. Placeholders in the values are escaped, so that Render does not replace
+// them. ReplaceValues returns an error if a name has no value or the template cannot be decoded.
 func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	var missing []string
 	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {

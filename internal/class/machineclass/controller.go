@@ -27,11 +27,11 @@ import (
 
 // Options configures a Reconciler.
 type Options struct {
-	// Driver is the driver of the provider, with rate limit and metrics. The Reconciler ignores a class if its
-	// spec.provider is not the name of the driver.
+	// Driver is the driver of the provider. Its calls are limited in rate and counted in metrics. The Reconciler
+	// ignores a class if its spec.provider is not the name of the driver.
 	Driver provider.Driver
-	// Client writes MachineClasses, and reads MachineClasses and Machines from the cache. Each read includes this
-	// process's own writes. The cache has the indexes of package index for both kinds.
+	// Client writes MachineClasses, and reads MachineClasses and Machines from the cache. Each read includes the
+	// writes of this process. The cache has the indexes of package index for both kinds.
 	Client client.Client
 	// Live reads and writes the control cluster without a cache. It is used for Secrets, and for the last check before a
 	// finalizer is removed.
@@ -43,7 +43,8 @@ type Options struct {
 	Concurrency int
 	// Metrics counts classes. Nil means no metrics.
 	Metrics *Metrics
-	// Joins reports what prevents machines from joining. Nil means that there is no cluster to join. New sets its Changed.
+	// Joins reports what prevents machines from joining. Nil means that there is no cluster that machines join. New
+	// sets its Changed.
 	Joins *preflight.Monitor
 }
 
@@ -148,7 +149,7 @@ func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	return 0
 }
 
-// soonest returns the shorter of two waits. Zero means no wait.
+// soonest returns the shorter of two durations. Zero means no wait.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -156,7 +157,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// report writes the validation into the status, if something has changed.
+// report writes the validation into the status if it differs from the status.
 func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
 	before := class.Status.DeepCopy()

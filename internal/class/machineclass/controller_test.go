@@ -79,7 +79,7 @@ func (s *scripted) set(change func(*scripted)) {
 	change(s)
 }
 
-// bench is a Reconciler on fake clients. A test can make the cache differ from the API server.
+// bench is a Reconciler on fake clients. A test can make the contents of the cache and the API server differ.
 type bench struct {
 	*testing.T
 	*Reconciler

@@ -14,19 +14,19 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportEvery is the shortest time between two writes of the number of Machines that hold a class, unless the reason
-// changes.
+// reportEvery is the minimum time between two writes of the number of Machines that hold a class. If the reason
+// changes, the number is written immediately.
 const reportEvery = 30 * time.Second
 
 // usersPage is the page size of lists without a cache.
 const usersPage = 500
 
 // holders counts the Machines that refer to a class that is being deleted. It has a counter for each effect that a
-// Machine can have on the deletion.
+// Machine can have on the deletion of the class.
 type holders struct {
 	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. An undecided
-	// Machine may have requested an instance, because its status does not state the opposite. Machines of these three
-	// kinds hold the class, which means that they prevent its deletion.
+	// Machine may have requested an instance, because its status does not state that no instance was requested.
+	// Machines of these three kinds hold the class, which means that they prevent its deletion.
 	staying, leaving, undecided int
 	// released Machines do not hold the class, because no instance was requested for them.
 	released int
@@ -56,7 +56,8 @@ func (h *holders) holding() int { return h.staying + h.leaving + h.undecided }
 
 // deletion is the decision about a class that is being deleted.
 type deletion struct {
-	// reason is the reason of the condition Deleting. The class serves its Machines while the reason is InUse.
+	// reason is the reason of the condition Deleting. While the reason is InUse, the class still serves its
+	// Machines.
 	reason  string
 	message string
 	// recheckAfter is the time after which the reason may change without an event. Zero means that it cannot.
@@ -85,7 +86,7 @@ func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) delet
 		"an instance wait for a new class with this name."), 0}
 }
 
-// describe returns how many Machines hold the class, and names the first of them.
+// describe returns a text with the number of Machines that hold the class, and the name of the first of them.
 func (h *holders) describe() (out []string) {
 	for _, kind := range []struct {
 		number int
@@ -109,10 +110,11 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
 // until the next check.
 //
-// Before release checks the Machines for the last time, it reports in the status that the class no longer serves. A
-// launch does the opposite: It first changes the status of the Machine in the API server so that the Machine holds the
-// class again, and then reads from the API server whether the class serves. Therefore, either the last check finds that
-// the Machine holds the class, or the launch finds that the class no longer serves.
+// Before the last check of the Machines, release reports in the status that the class no longer serves. A launch
+// does the opposite: A launch works in the opposite order: it first changes the status of the Machine in the API
+// server so that the Machine holds the class again, and then reads from the API server whether the class serves.
+// Therefore, either the last check finds that the Machine holds the class, or the launch finds that the class no
+// longer serves.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -149,7 +151,7 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	return decision.recheckAfter, r.reportDeletion(ctx, class, decision, now)
 }
 
-// earlier returns the shorter of two waits. Zero means no wait.
+// earlier returns the shorter of two durations. Zero means no wait.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -173,9 +175,9 @@ func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineC
 	return nil
 }
 
-// liveHolders counts the Machines that refer to the class without using the cache. The cache may be arbitrarily old, so
-// a finalizer is never removed because of the cache alone. Each time the cache contains no more Machines that hold the
-// class, this costs one list.
+// liveHolders counts, without the cache, the Machines that refer to the class. The cache may be outdated by any
+// amount of time, so the cache alone is never a reason to remove a finalizer. The cost is one list whenever the
+// cache contains no more Machines that hold the class.
 func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// differing counts the Machines of a class whose instance was created with different data than the current data of the
-// class. The data is either the user data or the account.
+// differing counts the Machines of a class whose instances were created with other data than the class contains
+// now. The data is either the user data or the account.
 type differing struct {
 	// machines is the number of Machines whose instance was created with known data. others is the number of Machines
 	// whose data differs from the current data of the class. deployments are the deployments that own these differing
@@ -18,8 +18,8 @@ type differing struct {
 	deployments      []string
 }
 
-// count counts a Machine that is not being deleted. The parameter with is the data with which the Machine's instance
-// was created, or empty if this data is unknown. The parameter now is the current data of the class.
+// count counts a Machine that is not being deleted. The parameter with is the data with which the Machine's
+// instance was created. It is empty if this data is unknown. The parameter now is the current data of the class.
 func (d *differing) count(m *v1beta1.Machine, with, now string) {
 	if with == "" || now == "" || !m.DeletionTimestamp.IsZero() {
 		return
@@ -55,7 +55,7 @@ func (d *differing) restartCommands(namespace string) string {
 	return message
 }
 
-// account is what is known about the cloud account to which the credentials of a class belong.
+// account contains what is known about the cloud account that the credentials of a class belong to.
 type account struct {
 	name string
 	differing
@@ -68,7 +68,7 @@ func (a *account) count(m *v1beta1.Machine) {
 	}
 }
 
-// changed returns a message if machines of the class were created in another account, and "" otherwise.
+// changed returns a message if instances of the class were created in another account, and "" otherwise.
 func (a *account) changed(class *v1beta1.MachineClass) string {
 	if a.others == 0 || class.Spec.CredentialsRef == nil {
 		return ""

@@ -3,6 +3,6 @@
 // protects objects that are in use: a class cannot be deleted while a Machine uses it, and a Secret cannot be deleted
 // while a class refers to it.
 //
-// It calls the cloud only if a class is new, if its Secret has changed, or if an earlier call failed with an error that
-// may be temporary.
+// The controller calls the cloud only if a class is new, if its Secret has changed, or if an earlier call failed
+// with an error that may be temporary.
 package machineclass

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// secretKeeper keeps the finalizer on the Secrets to which classes, and Machines with inline specifications, refer. It
-// reconciles Secrets, so that it finds both new Secrets and Secrets without a remaining reference.
+// secretKeeper keeps the finalizer on the Secrets to which classes, and Machines with inline specifications, refer.
+// It reconciles Secrets, so that it finds both new Secrets and Secrets to which no object refers any more.
 type secretKeeper struct{ Options }
 
 // Reconcile makes one pass over a Secret. It reads only the metadata.
@@ -69,7 +69,7 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	return nil
 }
 
-// liveReference reports whether a class or a Machine refers to the Secret, without using the cache.
+// liveReference reports, without using the cache, whether a class or a Machine refers to the Secret.
 func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) (bool, error) {
 	classes := &v1beta1.MachineClassList{}
 	if err := k.Live.List(ctx, classes, client.InNamespace(secret.GetNamespace())); err != nil {

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is everything that a Reconciler remembers between passes. Losing it at a restart costs one call to the provider
-// per class.
+// state is everything that a Reconciler keeps in memory between passes. If the state is lost in a restart, each
+// class costs one call to the provider.
 type state struct {
 	mu      sync.Mutex
 	classes map[types.NamespacedName]classState
 }
 
-// classState is what is remembered about one class.
+// classState is the state of one class.
 type classState struct {
 	// fingerprint identifies the inputs of the last validation.
 	fingerprint string

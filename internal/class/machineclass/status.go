@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// transition is how a validation differs from the previous one.
+// transition describes how a validation differs from the previous validation.
 type transition int
 
 const (
@@ -45,8 +45,8 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			change = better
 		}
 	case v.code != "" && strings.HasPrefix(old.Message, string(v.code)+":"):
-		// The failure is the same as before. Do not write the status only because the text differs, for example in the ID of
-		// a request.
+		// The failure is the same as before. Do not write the status if only the text differs, for example in the
+		// ID of a request.
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)

@@ -18,7 +18,8 @@ import (
 // numbers of Machines are written.
 const observeAfter = 10 * time.Second
 
-// userData contains what the Reconciler knows about the user data of a class.
+// userData contains what the Reconciler knows about the user data of a class and about the Machines that were
+// created with it.
 type userData struct {
 	hash string
 	// suspicious are texts that look like misspelt placeholders. setsVersion is true if the user data contains the
@@ -49,8 +50,8 @@ func (u *userData) count(m *v1beta1.Machine) {
 	}
 }
 
-// deviationsOf returns the ways in which the Node of a Machine deviates from the user data. The result is empty if the
-// Machine is being deleted.
+// deviationsOf returns how the Node of a Machine deviates from the user data. The result is empty if the Machine is
+// being deleted.
 func deviationsOf(m *v1beta1.Machine) []v1beta1.NodeDeviation {
 	if m.Status.NodeTemplate == nil || !m.DeletionTimestamp.IsZero() {
 		return nil
@@ -65,8 +66,8 @@ func (u *userData) report(class *v1beta1.MachineClass, conditions *[]metav1.Cond
 	warn(class, conditions, now, v1beta1.ConditionUserDataChanged, v1beta1.ReasonMachinesDiffer, u.changed(class))
 }
 
-// warning returns what is probably wrong with the user data. It is empty if there is no problem. The reason is the
-// reason of the worst problem.
+// warning returns a description of what is probably wrong with the user data. It is empty if there is no problem.
+// The reason is the reason of the worst problem.
 func (u *userData) warning() (reason, message string) {
 	var messages []string
 	add := func(why, text string) {
@@ -103,7 +104,8 @@ func (u *userData) warning() (reason, message string) {
 // mostSuspicious is the maximum number of placeholders that a message names.
 const mostSuspicious = 5
 
-// changed returns a message if machines were created from other user data, and "" otherwise.
+// changed returns a message if machines were created with user data that differs from the current user data, and ""
+// otherwise.
 func (u *userData) changed(class *v1beta1.MachineClass) string {
 	if u.others == 0 || class.Spec.UserDataRef == nil {
 		return ""
@@ -112,7 +114,8 @@ func (u *userData) changed(class *v1beta1.MachineClass) string {
 		u.others, u.machines, class.Spec.UserDataRef.Name) + u.restartCommands(class.Namespace)
 }
 
-// countedOf returns the parts of a Machine's status that affect what its class reports about user data and the account.
+// countedOf returns the parts of a Machine's status on which the conditions of its class about user data and the
+// account depend.
 func countedOf(o client.Object) string {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok || m.Status.Instance == nil {
@@ -122,7 +125,8 @@ func countedOf(o client.Object) string {
 	return fmt.Sprintf("%q %q", in.UserDataHash, in.Account) + fmt.Sprint(deviationsOf(m), m.DeletionTimestamp.IsZero())
 }
 
-// changesCount reports whether a change of a Machine may change what its class reports about user data or the account.
+// changesCount reports whether a change of a Machine may change the conditions of its class about user data and the
+// account.
 func changesCount(class *v1beta1.MachineClass, o client.Object) bool {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

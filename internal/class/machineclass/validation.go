@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// validation is what is known about a class.
+// validation is the result of the checks of a class.
 type validation struct {
 	// reason and message are used in the condition Ready. The condition is True only if the reason is Valid.
 	reason  string
@@ -41,7 +41,7 @@ func valid(c provider.Capacity) validation {
 }
 
 // validate returns the validation of a class. It calls the cloud only if the answer may have changed. It also returns
-// the time until the next call. Zero means that the result stays the same until the class or a Secret changes.
+// the time until the next call. Zero means that the result does not change until the class or a Secret changes.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
@@ -52,7 +52,8 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 		return missing(err)
 	}
 	if inputs.Credentials = credentials; !credentials.Empty() {
-		// The driver accepted the specification without the credentials, so it refuses the credentials.
+		// The driver accepted the specification without the credentials. Therefore this error is about the
+		// credentials.
 		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
@@ -73,7 +74,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 	return v, enqueue, err
 }
 
-// capacity calls the provider's Capacity, unless the state contains the answer for the same inputs.
+// capacity calls the provider's Capacity, unless the state already contains the answer for the same inputs.
 func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
 	time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
@@ -147,7 +148,7 @@ func missing(err error) (validation, time.Duration, error) {
 }
 
 // fingerprintOf returns a hash of all inputs that can change the provider's answer. The hash is stored only in memory.
-// It is used so that the state does not contain secrets.
+// The state contains a hash instead of the inputs, so that it contains no secrets.
 func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	h := sha256.New()
 	part := func(data []byte) {
@@ -164,10 +165,10 @@ func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// backoff returns how long to wait after a number of consecutive failures (at least 1). The wait grows exponentially.
-// It is up to a quarter longer, so that classes that failed at the same time are not retried at the same time. It is
-// never shorter than the cloud requested. After the cloud has refused the credentials, the wait is longer, because a
-// change of the Secret ends the wait early.
+// backoff returns how long to wait after the given number of consecutive failures, which is at least 1. The wait
+// grows exponentially. A random part of up to a quarter is added, so that classes that failed at the same time are
+// not retried at the same time. The wait is never shorter than the cloud requested. After the cloud has refused the
+// credentials, the wait is longer, because a change of the Secret ends the wait early.
 func backoff(code provider.Code, failures int, retryAfter time.Duration, seed string) time.Duration {
 	first, most := time.Second, 5*time.Minute
 	switch code {

@@ -64,8 +64,8 @@ type mapper struct {
 }
 
 // classChanged accepts changes that users make, and the removal of the finalizer by another client. If the previous
-// process wrote a status and a stale cache receives it only now, this write counts as a write of another client (see
-// wiring.OwnWrites).
+// process wrote a status and the cache of this process receives the status only now, the write counts as a write of
+// another client (see wiring.OwnWrites).
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -76,8 +76,8 @@ func classChanged() predicate.Predicate {
 	}}
 }
 
-// gatherDelay is the time for which deletions of Machines are collected before their class is checked. Without it, a
-// class with thousands of Machines would be checked after each deletion.
+// gatherDelay is the time for which deletions of Machines are collected before their class is checked. Without this
+// delay, a class with thousands of Machines would be checked after each deletion.
 const gatherDelay = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -88,8 +88,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //   - the class is being deleted, and a Machine is deleted, or begins or ceases to hold the class;
 //   - the Node or the user data of a Machine changes what the class reports.
 //
-// The handler does not trigger a class for any other event of a Machine. Handling such an event needs at most one read
-// from the cache.
+// The handler does not trigger a class for any other event of a Machine. To handle such an event, at most one read
+// from the cache is needed.
 func (c mapper) machineEvents() handler.EventHandler {
 	created := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
@@ -178,8 +178,9 @@ func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []rec
 	return requests
 }
 
-// wrongFinalizer triggers a Secret if it has the finalizer without a reason, or lacks the finalizer although a class or
-// Machine in the cache refers to it. Most Secrets of a cluster are not used by Machinist, and must not cause requests.
+// wrongFinalizer triggers a Secret in two cases: it has the finalizer although no object refers to it, or it lacks
+// the finalizer although a class or Machine in the cache refers to it. Most Secrets of a cluster are not used by
+// Machinist, so they must not trigger reconciliations.
 func (c mapper) wrongFinalizer(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {

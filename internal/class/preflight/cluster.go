@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Cluster makes the checks that an administrator's permissions allow. The checks only read.
+// Cluster makes all checks for which the permissions of an administrator are sufficient. The checks only read.
 type Cluster struct {
 	client.Reader
 	Discovery discovery.DiscoveryInterface
@@ -58,7 +58,7 @@ func (c Cluster) version(context.Context) ([]Finding, error) {
 }
 
 // collisions finds API groups of other systems that have kinds with the same names. If a user gives kubectl a short
-// name such as "machines", it may choose the kind of the other group.
+// name such as "machines", kubectl may choose the kind of the other group.
 func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
@@ -154,7 +154,7 @@ func signsCertificates(flags map[string]string) bool {
 	return on && !off && (flags["cluster-signing-cert-file"] != "" || flags["cluster-signing-kubelet-client-cert-file"] != "")
 }
 
-// unsignedFor is the time in which a request must get its certificate after its approval. After this time, the check
+// unsignedFor is how long after its approval a request may remain without a certificate. After this time, the check
 // reports that there is no signer.
 const unsignedFor = time.Minute
 

@@ -55,7 +55,7 @@ func clusterOf(t *testing.T, resources []*metav1.APIResourceList, objects ...cli
 		Now: func() time.Time { return noon }}
 }
 
-// edit changes the object with the name in a list.
+// edit changes the object with the given name in a list.
 func edit(objects []client.Object, name string, change func(client.Object)) []client.Object {
 	for _, o := range objects {
 		if o.GetName() == name {

@@ -2,8 +2,8 @@
 // finds missing permissions, a control plane that does not sign certificates, and an API server address that instances
 // cannot reach.
 //
-// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster). On
-// request, it also performs the steps of a kubelet that joins, without a machine (Probe).
+// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster).
+// On request, the command line also performs the steps of a kubelet that joins, without a machine (Probe).
 package preflight
 
 import "machinist.dev/machinist/api/v1beta1"
@@ -12,13 +12,14 @@ import "machinist.dev/machinist/api/v1beta1"
 type Finding struct {
 	// Reason names the check, such as "TokensMayNotRequest". It is the reason of the condition that shows the finding.
 	Reason string `json:"reason"`
-	// Message describes the problem in a sentence.
+	// Message is a sentence that describes the problem.
 	Message string `json:"message"`
-	// Fix describes what to do in a sentence.
+	// Fix is a sentence that describes what to do.
 	Fix string `json:"fix"`
 	// Warning is true if machines may be able to join despite the problem.
 	Warning bool `json:"warning,omitempty"`
-	// Guess is true if the check cannot be certain. Only machines that fail to join prove that the problem exists.
+	// Guess is true if the check cannot determine whether the problem exists. In this case, the problem is proven
+	// only by machines that fail to join.
 	Guess bool `json:"-"`
 }
 

@@ -25,7 +25,7 @@ import (
 const (
 	// dialTimeout is the time limit of the connection to the endpoint.
 	dialTimeout = 5 * time.Second
-	// mostSkew is the largest difference between two clocks that the check accepts. Small differences are harmless,
+	// mostSkew is the largest difference between two clocks that is not reported. Small differences are harmless,
 	// because a certificate is valid from five minutes before the time at which it is signed.
 	mostSkew = time.Minute
 	// expiresSoon is the remaining lifetime below which a certificate authority is reported.
@@ -39,13 +39,13 @@ const (
 type Join struct {
 	// Target is a client of the target cluster without a cache.
 	Target client.Client
-	// Endpoint is the URL of the API server in user data. CABundle is the PEM bundle that verifies the certificate of the
-	// API server.
+	// Endpoint is the URL of the API server that user data contains. CABundle is the PEM bundle that verifies the
+	// certificate of the API server.
 	Endpoint string
 	CABundle []byte
-	// Service is the address of the API server inside the cluster. It is empty if it is unknown.
+	// Service is the address of the API server inside the cluster. Service is empty if the address is unknown.
 	Service string
-	// Version is the version of the API server. It is empty if it is unknown.
+	// Version is the version of the API server. Service is empty if the address is unknown.
 	Version string
 	Now     func() time.Time
 
@@ -83,7 +83,7 @@ func (j Join) tokensMayRequest(ctx context.Context) ([]Finding, error) {
 			"machinist-node-bootstrapper --clusterrole=system:node-bootstrapper --group=" + bootstrap.Group}}, nil
 }
 
-// authority checks how long the certificate authorities of the endpoint remain valid.
+// authority reports certificate authorities of the endpoint that have expired or expire soon.
 func (j Join) authority() []Finding {
 	var last time.Time
 	for rest := j.CABundle; ; {
@@ -148,8 +148,8 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 	return nil
 }
 
-// private returns why an address can only be reached from this host or from inside a cluster. It is empty for other
-// addresses.
+// private returns the reason why an address can be reached only from this host or only from inside a cluster. It is
+// empty for other addresses.
 func private(host, service string) string {
 	if host == service && service != "" {
 		return "an address inside the cluster"

@@ -29,12 +29,13 @@ const (
 	Refuted
 )
 
-// Monitor makes the checks periodically while the process is the leader. It stores the problems that the checks find.
-// It does not store warnings. A nil Monitor has no findings.
+// Monitor makes the checks periodically while the process is the leader. It stores the problems that the last
+// checks found. It does not store warnings. A nil Monitor has no findings.
 type Monitor struct {
 	// Check makes the checks. If Check returns an error, the Monitor logs the error and still uses the findings.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns whether the machines of the cluster prove or refute a guess.
+	// Judge returns whether the machines of the cluster prove or refute a guess, which is a finding with the field
+	// Guess.
 	Judge func(context.Context) Verdict
 	// Changed is called after the findings have changed.
 	Changed func(context.Context)

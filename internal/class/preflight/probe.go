@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// signWithin is how long the probe waits for its certificate.
+	// signWithin is how long the probe waits until its certificate is signed.
 	signWithin = 20 * time.Second
 	// knownWithin is how long the probe waits until the API server accepts a new token.
 	knownWithin = 10 * time.Second

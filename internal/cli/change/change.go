@@ -19,8 +19,8 @@ type Change struct {
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between compares two values of the same type, and returns the differences, sorted by path. All returned paths start
-// with the argument path. A list is compared as a whole, not item by item.
+// Between returns the differences between two values of the same type, sorted by path. All returned paths start with
+// the argument path. A list is compared as a whole, not item by item.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -35,8 +35,8 @@ func Between(path string, from, to any) ([]Change, error) {
 	return changes, nil
 }
 
-// generic encodes a value as JSON and decodes the JSON again. The result consists only of maps, slices, strings,
-// numbers and booleans.
+// generic converts a value to JSON and decodes the JSON. The result consists only of maps, slices, strings, numbers and
+// booleans.
 func generic(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -28,16 +28,16 @@ type Facts struct {
 	Budgets     []v1beta1.MachineDisruptionBudget
 	// Secrets are the Secrets that a class refers to and that are being deleted.
 	Secrets []metav1.PartialObjectMetadata
-	// Orphans are the reports of the provider processes about instances without a Machine. They list only instances that
-	// belong to the namespace.
+	// Orphans are the reports of the provider processes about instances without a Machine. The reports list only instances
+	// that belong to the namespace.
 	Orphans []OrphanReport
-	// Processes are the processes that serve the objects.
+	// Processes contains the state of each process that manages the objects.
 	Processes []why.Process
 	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// inventoryAt is an inventory of the facts, and the time at which the facts were read.
+// inventoryAt contains an inventory of the facts, and the time at which the facts were read.
 type inventoryAt struct {
 	inventory.Inventory
 	now time.Time
@@ -47,8 +47,8 @@ func inventoryOf(f Facts) inventoryAt {
 	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
-// Only reduces the facts to one deployment with its sets and machines, and to the health checks, budgets, classes and
-// Secrets that apply to these machines.
+// Only returns the facts about a single deployment: the deployment, its sets and machines, and the health checks,
+// budgets, classes and Secrets that apply to these machines.
 func Only(f Facts, deployment string) Facts {
 	inv := inventoryOf(f)
 	only := f

@@ -24,7 +24,7 @@ var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// cond returns a condition. The argument since is the time that has passed since its last transition.
+// cond returns a condition. The argument since is the time that has passed since the last transition of the condition.
 func cond(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since),
 		ObservedGeneration: 1}

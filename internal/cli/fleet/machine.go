@@ -14,7 +14,7 @@ import (
 type Machine struct {
 	Namespace string
 	Name      string
-	// Set and Deployment are the names of the owners. They are empty if the machine has no such owner.
+	// Set and Deployment are the names of the owners. If the machine has no such owner, the name is empty.
 	Set        string
 	Deployment string
 	// State is the phase of the machine. Ready is true if the condition Ready is True.

@@ -41,15 +41,16 @@ type Status struct {
 	Edited []Edited `json:"editedMachines"`
 	// Waiting groups the waiting machines by the reason why they wait.
 	Waiting []why.Group `json:"waiting"`
-	// RecentFailures are the latest failures of machines that deployments own, newest first. The machines may have
-	// recovered or been deleted since.
+	// RecentFailures are the latest failures of machines that deployments own, newest first. Since then, the machines may
+	// have recovered or may have been deleted.
 	RecentFailures []why.Failure `json:"recentFailures"`
 	// Machines is the number of machines. Settled is the number of machines that run, are up to date and are not waiting.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
 	// ToReplace is the number of machines that are marked for replacement. A budget may delay their replacement.
 	ToReplace int `json:"toReplace,omitempty"`
-	// Processes are the processes that serve the objects. Their state is taken from their Leases.
+	// Processes contains the state of each process that manages the objects. The state is taken from the Lease of the
+	// process.
 	Processes []why.Process `json:"processes"`
 	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
@@ -132,7 +133,7 @@ type HealthCheck struct {
 	// requesting replacements.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
 	// Reason and Explanation are set if the health check currently does not request replacements. Since is the time at
-	// which the requests stopped.
+	// which the health check stopped requesting replacements.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -253,7 +254,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	return s
 }
 
-// CurrentSet returns the set that has the current revision of the deployment, or nil if no set has it.
+// CurrentSet returns the set that has the current revision of the deployment, or nil if there is no such set.
 func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
 	for _, set := range sets {
 		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" &&

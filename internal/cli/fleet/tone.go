@@ -33,9 +33,9 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because explains why a deployment or set is in its state. It returns the message of the condition, preceded by the
-// reason if the reason is more specific than the state. For a frozen object it returns an empty string, because the
-// table of frozen objects contains the explanation.
+// Because returns the reason why a deployment or set is in its state. It returns the message of the condition, preceded
+// by the reason if the reason is more specific than the state. For a frozen object it returns an empty string, because
+// the table of frozen objects contains the explanation.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""

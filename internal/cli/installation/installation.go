@@ -82,7 +82,7 @@ type Process struct {
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`
 	// Pods is the number of pods, and Ready is the number of Ready pods. If the process runs outside of the cluster, both
-	// are 0.
+	// numbers are 0.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
 	// Leader is the name of the pod or host that holds the Lease. It is empty if none of these replicas holds the Lease.

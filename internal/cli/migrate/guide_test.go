@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// guideFleet changes a Migration to the one that the guide uses as its example.
+// guideFleet changes a Migration so that it equals the example in the guide.
 func guideFleet(m *v1beta1.Migration) {
 	m.Namespace, m.Spec.SourceNamespace = "kube-system", ""
 	m.Status.Machines = v1beta1.MigrationCounts{Total: 3, Old: 3}

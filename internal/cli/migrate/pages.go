@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A migrator writes ConfigMaps with details that do not fit into the status of a Migration. These are their keys.
+// These are the keys of the ConfigMaps that a migrator writes. The ConfigMaps contain details that do not fit into the
+// status of a Migration.
 const (
 	// findingsKey is the key of a text about the findings. The text has one line for each object and field that a finding
 	// affects. A line consists of the level, the code, the object, the path and the message.

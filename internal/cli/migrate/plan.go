@@ -32,8 +32,8 @@ type Plan struct {
 	Unread string
 	// All is true if Text lists every object and field that a finding affects, instead of only examples.
 	All bool
-	// Beginning is true if the command shows the plan and then starts the migration, unless something blocks the
-	// migration.
+	// Beginning is true if the command first shows the plan and then starts the migration. If something blocks the
+	// migration, the command only shows the plan.
 	Beginning bool
 }
 

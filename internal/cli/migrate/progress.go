@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// phases maps each phase to a description of what happens in it.
+// phases maps each phase to a description of what happens in the phase.
 var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationPlanning:   "the migrator reads the old system and changes nothing",
 	v1beta1.MigrationFencing:    "the migrator stops the old controllers, and protects their objects from other clients",

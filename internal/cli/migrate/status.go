@@ -36,8 +36,8 @@ type Status struct {
 	Deleted  *time.Time              `json:"deleted,omitempty"`
 	PlanHash string                  `json:"planHash,omitempty"`
 	Machines v1beta1.MigrationCounts `json:"machines"`
-	// Blockers are the codes of the blockers, and Losses are the codes of the losses that the user has not accepted. Both
-	// prevent the start of the migration.
+	// Blockers are the codes of the blockers, and Losses are the codes of the losses that the user has not accepted.
+	// Blockers and Losses prevent the start of the migration.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
 	// Stopped are the workloads that the migration scaled to 0.
@@ -58,7 +58,7 @@ type Status struct {
 // Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
-	// Does describes what the command does.
+	// The field Does describes what the command does.
 	Does string `json:"does"`
 }
 
@@ -180,7 +180,7 @@ func Absent(p why.Process) string {
 	return ""
 }
 
-// condition returns the condition with the given type, or nil if the migration does not have it.
+// condition returns the condition with the given type, or nil if the migration has no such condition.
 func (s Status) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, kind)
 }

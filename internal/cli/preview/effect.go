@@ -46,7 +46,7 @@ func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect
 	return EffectNone, nil
 }
 
-// withField returns a copy of spec in which one field has the value that it has in other.
+// withField returns a copy of spec in which one field has the value that the field has in the argument other.
 func withField(spec, other *v1beta1.MachineSpec, field string) (*v1beta1.MachineSpec, error) {
 	fields := func(of *v1beta1.MachineSpec) (out map[string]json.RawMessage, err error) {
 		text, err := json.Marshal(of)

@@ -36,7 +36,7 @@ type Fleet struct {
 	Warnings []string
 	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
-	// Class is what is known about the class that After refers to.
+	// Class describes what is known about the class that After refers to.
 	Class ClassKnown
 	// UserDataHash is the hash of the current user data of the class. Account is the account that the credentials of the
 	// class belong to. Each of these fields is empty if the value is unknown.

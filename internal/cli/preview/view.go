@@ -71,7 +71,8 @@ type Machines struct {
 
 // Wave is a group of operations that happen at the same time.
 type Wave struct {
-	// Once describes what must happen before the wave can start. The text continues a sentence that starts with "once".
+	// The field Once describes what must happen before the wave can start. The text continues a sentence that starts with
+	// "once".
 	Once string `json:"once,omitempty"`
 	// Create maps the name of a set to the number of machines that it would create.
 	Create map[string]int32 `json:"create,omitempty"`
@@ -175,12 +176,12 @@ func (p *Plan) Summary() string {
 type Row struct {
 	// Number is the number of the wave. If the row describes several waves, Number is a range such as "2-5".
 	Number string
-	// Once describes what must happen before these waves can start. It is empty if the text is the same as in the previous
-	// row.
+	// The field Once describes what must happen before these waves can start. If the text is the same as in the previous
+	// row, the field is empty.
 	Once string
 	// Several is true if the row describes several waves.
 	Several bool
-	// Each of the waves creates Created machines, deletes OneDeletes machines, and updates OneUpdates machines.
+	// Created, OneDeletes and OneUpdates are the numbers of machines that each of the waves creates, deletes and updates.
 	Created, OneDeletes, OneUpdates int
 	// Deleted and Updated are the names of the machines that all of these waves together delete or update.
 	Deleted, Updated []string

@@ -113,8 +113,8 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// FailedMachines contains examples of machines that failed. The list need not be complete.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
-	// RecentFailures are the latest failures of machines, newest first. The machines may have recovered or been deleted
-	// since.
+	// RecentFailures are the latest failures of machines, newest first. Since then, the machines may have recovered or may
+	// have been deleted.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
 	// Began is the time at which the rollout started, or nil if no rollout is in progress.
 	Began *time.Time `json:"began,omitempty"`
@@ -122,13 +122,13 @@ type Progress struct {
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// If the progress may change although the deployment does not change, Again is the duration after which the progress
-	// must be computed again. Otherwise Again is 0.
+	// The progress may change although the deployment does not change. In this case, Again is the duration after which the
+	// progress must be computed again. Otherwise Again is 0.
 	Again time.Duration `json:"-"`
 }
 
-// restartDelay is the maximum delay with which the controller is expected to start a restart. The restart can be
-// delayed because the clock of the controller may be behind.
+// restartDelay is the maximum time that the controller is expected to need before it starts a restart. The restart can
+// be delayed because the clock of the controller may be behind.
 const restartDelay = 10 * time.Second
 
 // Judge computes the progress of the rollout of a deployment. The argument now is the time according to the API

@@ -13,7 +13,7 @@ import (
 
 // Undo is the change with which a deployment is rolled back to an earlier revision.
 type Undo struct {
-	// To is the set that has the revision, and Revision is the number of the revision.
+	// The field To is the set that has the revision, and Revision is the number of the revision.
 	To       *v1beta1.MachineSet
 	Revision int64
 	// After is the deployment after the change. Changes contains the fields of the spec that change.

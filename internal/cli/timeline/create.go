@@ -122,8 +122,8 @@ func (t *track) addCurrentStep(o Observed, name, kind string) {
 	t.endWithOngoing(s)
 }
 
-// firstRan returns the time at which the machine first became Running, or zero if it never was Running. If this time is
-// no longer recorded, firstRan returns a later time, and adds a sentence about this to t.
+// firstRan returns the time at which the machine first became Running, or zero if the machine has never been Running.
+// If this time is no longer recorded, firstRan returns a later time, and adds a sentence about this to t.
 func (o Observed) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&

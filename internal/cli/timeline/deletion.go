@@ -148,8 +148,8 @@ func beforeDrain(reason string) bool {
 	return true
 }
 
-// deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil if there was
-// none.
+// deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil if there was no
+// such request.
 func (o Observed) deletionRequested() *time.Time {
 	last := o.Machine.Status.LastOperation
 	if last == nil || last.Type != v1beta1.OperationDelete || last.LastUpdateTime == nil {

@@ -28,7 +28,7 @@ func after(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
-// machine returns a machine that was created at noon. The given changes add its history.
+// machine returns a machine that was created at noon. The given changes add the history of the machine.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "web-1", UID: "u", CreationTimestamp: after(0),

@@ -104,7 +104,7 @@ func (t *track) finish(o Observed) Operation {
 	return op
 }
 
-// condition returns the condition of the machine with the given type, or nil if the machine does not have it.
+// condition returns the condition of the machine with the given type, or nil if the machine has no such condition.
 func (o Observed) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }

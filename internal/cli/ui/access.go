@@ -35,7 +35,7 @@ type access struct {
 	cookie string
 
 	mu sync.Mutex
-	// token is the token of the current link. A browser can exchange it for secret once.
+	// token is the token of the current link. A browser can exchange the token for the value of secret, but only once.
 	token  string
 	secret string
 }
@@ -62,7 +62,8 @@ func (a *access) newToken() string {
 	return a.token
 }
 
-// exchange reports whether a token is valid. A valid token becomes invalid, so that it cannot be used again.
+// exchange reports whether a token is valid. The call makes a valid token invalid, so that the token cannot be used
+// again.
 func (a *access) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +86,8 @@ func (a *access) reject(r *http.Request, withToken bool) string {
 	}
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case withToken, site == "", site == "same-origin", site == "none":
-		// Programs other than browsers do not send the header. If the user has typed the address, the value is "none".
+		// Programs other than browsers do not send the header Sec-Fetch-Site. If the user has typed the address, the value is
+		// "none".
 		return ""
 	}
 	return "A page of another site sent this request."
@@ -98,7 +100,7 @@ func (a *access) hasSecret(r *http.Request) bool {
 }
 
 // protect returns a handler that passes allowed requests to next. When a client has exchanged the token, the handler
-// calls used.
+// calls the function used.
 func (a *access) protect(next http.Handler, used func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())

@@ -29,7 +29,7 @@ type failuresBody struct {
 // failureRow is a failure of a machine, with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// There is true if the machine still exists. If so, State is the phase of the machine.
+	// The field There is true if the machine still exists. In this case, State is the phase of the machine.
 	There bool
 	State string
 }

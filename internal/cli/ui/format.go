@@ -108,8 +108,8 @@ func (v view) Active(path string) bool {
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar. At is the start of the segment and Long is its length, both in thousandths of the length
-// of the bar.
+// Segment is a part of a bar. The field At is the position at which the segment starts, and Long is the length of the
+// segment. Both are in thousandths of the length of the bar.
 type Segment struct {
 	Class    string
 	At, Long int

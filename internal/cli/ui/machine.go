@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxMoments and maxAddresses are the maximum numbers of history entries and addresses on the page of a machine. They
-	// keep the page short even if there are many events.
+	// maxMoments and maxAddresses are the maximum numbers of history entries and addresses on the page of a machine. These
+	// limits keep the page short even if there are many events.
 	maxMoments   = 60
 	maxAddresses = 20
 )

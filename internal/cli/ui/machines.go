@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// machinesPerPage is the maximum number of rows on a page of machines. It keeps pages small even if the fleet is large.
+// machinesPerPage is the maximum number of rows on a page of machines. This limit keeps pages small even if the fleet
+// is large.
 const machinesPerPage = 100
 
 // maxChoices is the maximum number of choices in the list of a filter. If there are more values, the page has a text

@@ -124,5 +124,5 @@ func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// Cut returns the number of rows that a table shows if it has n rows.
+// Cut returns how many rows of a table with n rows the page shows.
 func (b overviewBody) Cut(n int) int { return min(n, maxRows) }

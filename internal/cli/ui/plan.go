@@ -14,7 +14,7 @@ const maxPlanned = 60
 type planBody struct {
 	Manifest string
 	Plans    []planned
-	// Left is the number of plans that are not shown.
+	// The field Left contains the number of plans that the page does not show.
 	Left int
 	// Failure is the error message if the plans could not be computed.
 	Failure string
@@ -24,7 +24,7 @@ type planBody struct {
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
-	// Left is the number of rows that are not shown.
+	// The field Left contains the number of rows that the page does not show.
 	Left int
 }
 
@@ -69,5 +69,5 @@ func planPage(r *request) (*page, error) {
 	return p, nil
 }
 
-// Shown returns the changes that the page shows.
+// Shown returns the first maxPlanned changes, because the page does not show more.
 func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

@@ -18,7 +18,7 @@ import (
 type Source interface {
 	// Scope returns the cluster and the namespace that the pages show.
 	Scope() Scope
-	// Facts returns the objects of the fleet. It reads them from caches.
+	// Facts returns the objects of the fleet, which it reads from caches.
 	Facts(ctx context.Context) (fleet.Facts, error)
 	// Changed returns a channel that receives a value after the facts have changed.
 	Changed() <-chan struct{}

@@ -74,11 +74,11 @@ type Finding struct {
 	Message string `json:"message,omitempty"`
 	// Since is the time at which the described state began.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is the time at which something happens automatically. Ends describes what happens then.
+	// The field Until is the time at which the next step happens automatically. Ends describes what happens at this time.
 	Until *time.Time `json:"until,omitempty"`
 	// Ends describes what happens next, or what ends the described state.
 	Ends string `json:"ends,omitempty"`
-	// Do describes what an administrator can do.
+	// The field Do describes what an administrator can do.
 	Do string `json:"do,omitempty"`
 }
 

@@ -14,8 +14,8 @@ import (
 // the status.
 const recentPeriod = 24 * time.Hour
 
-// Failure records that a machine failed, could not be launched or was found unhealthy. The machine may have recovered
-// or been replaced since.
+// Failure records that a machine failed, could not be launched or was found unhealthy. Since then, the machine may have
+// recovered or may have been replaced.
 type Failure struct {
 	Namespace  string `json:"namespace"`
 	Deployment string `json:"deployment"`

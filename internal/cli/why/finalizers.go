@@ -13,9 +13,8 @@ import (
 )
 
 // deletingOwner explains why a deployment or set that is being deleted still exists, and what happens to its machines.
-// The garbage collector deletes the machines. In a foreground deletion, it deletes them before their owner. In a
-// background deletion, it deletes them after their owner. Therefore a finalizer of another controller on the owner can
-// delay the deletion of the machines.
+// The garbage collector deletes the machines: in a foreground deletion before their owner, and in a background deletion
+// after their owner. Therefore a finalizer of another controller on the owner can delay the deletion of the machines.
 func deletingOwner(about string, owner client.Object) Finding {
 	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()

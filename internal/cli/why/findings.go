@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ClassReady is an argument for MeaningOf. It represents the condition Ready of a MachineClass, because some reasons
-// have another meaning for a MachineClass than for a Machine.
+// ClassReady is an argument for MeaningOf, which represents the condition Ready of a MachineClass. This condition
+// differs from the condition Ready of a Machine, because some reasons have another meaning.
 const ClassReady = "MachineClass"
 
 // addClass adds findings about the problems of the class if the machine currently needs its class.

@@ -70,7 +70,7 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
 	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
-	// If the fleet is frozen, Progressing only repeats this in fewer words.
+	// If the fleet is frozen, the condition Progressing only repeats this in fewer words.
 	reported[v1beta1.ReasonFrozen] = true
 	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))

@@ -23,7 +23,7 @@ type Moment struct {
 	Source string
 	// The field What describes in a few words what happened. Detail is the message of the controller or the cloud.
 	What, Detail string
-	// Trouble is true if the entry reports a problem, so that it does not occur in the history of a healthy machine.
+	// Trouble is true if the entry reports a problem. Such an entry does not occur in the history of a healthy machine.
 	Trouble bool
 }
 

@@ -14,7 +14,7 @@ type Meaning struct {
 	// Ends describes what happens next, or what ends the situation. It is empty if the situation is normal and need not
 	// end.
 	Ends string
-	// Do describes what an administrator can do. It is empty if the administrator can only wait.
+	// The field Do describes what an administrator can do. It is empty if the administrator can only wait.
 	Do string
 }
 

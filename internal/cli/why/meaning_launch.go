@@ -24,7 +24,7 @@ func refusedByProvider() Meaning {
 // joinChecked describes how often the problem that the condition JoinBlocked reports is checked again.
 const joinChecked = "Machinist checks this again every 30 seconds."
 
-// launchMeanings explains failure reasons. It also explains the reasons of all conditions of a class, and of the
+// launchMeanings explains the reasons of failures, the reasons in all conditions of a class, and the reasons in the
 // conditions Launched, Preserved, Paused and Ready of a machine.
 func launchMeanings() map[string]Meaning {
 	return map[string]Meaning{

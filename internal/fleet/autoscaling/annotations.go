@@ -22,8 +22,8 @@ import (
 // FieldManager is the name of the field manager of the annotations in metadata.managedFields.
 const FieldManager = "machinist-autoscaling"
 
-// annotate applies the wanted annotations, except those that other managers own. If this would change nothing, annotate
-// sends no request. It returns the resulting group.
+// annotate applies the wanted annotations, except those that other field managers own. If the annotations are
+// already as wanted, annotate sends no request. It returns the resulting group.
 func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, group client.Object,
 	wanted map[string]string) (client.Object, error) {
 	others := r.othersOf(key, group)
@@ -35,8 +35,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 		}
 		applied, err := r.apply(ctx, group, ours)
 		if err == nil {
-			// The API server has removed our former annotations that are no longer wanted. The other capacity annotations belong
-			// to other managers.
+			// The API server has removed the annotations that Machinist wrote earlier and no longer wants. The
+			// other capacity annotations belong to other managers.
 			r.setOthers(key, applied, capacityExcept(applied.GetAnnotations(), ours))
 			return applied, nil
 		}
@@ -55,7 +55,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether a capacity annotation has another value than in ours. It ignores the annotations in others.
+// differs reports whether a capacity annotation has another value than in the parameter ours. It ignores the
+// annotations in others.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
@@ -69,7 +70,7 @@ func differs(annotations, ours, others map[string]string) bool {
 	return false
 }
 
-// capacityExcept returns the capacity annotations whose keys are not in ours.
+// capacityExcept returns the capacity annotations whose keys are not in the parameter ours.
 func capacityExcept(annotations, ours map[string]string) map[string]string {
 	var left map[string]string
 	for _, key := range capacityKeys() {
@@ -85,8 +86,8 @@ func capacityExcept(annotations, ours map[string]string) map[string]string {
 }
 
 // apply writes the annotations by server-side apply, which removes all other annotations that this field manager owns.
-// It returns the group from the response. The request contains the UID of the group, so it cannot create the group
-// again after a deletion.
+// The result is the group as the API server returned it. The request contains the UID of the group, so it cannot
+// create the group again after a deletion.
 func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations map[string]string) (client.Object,
 	error) {
 	gvk, err := r.Client.GroupVersionKindFor(group)
@@ -168,8 +169,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.others, key)
 }
 
-// report writes the condition ScalableFromZero. The condition is missing until there is a problem for the first time.
-// If the object is no longer a node group, report removes the condition.
+// report writes the condition ScalableFromZero. The condition is missing until the first problem occurs. If the
+// object is no longer a node group, report removes the condition.
 func (r *Reconciler) report(ctx context.Context, group client.Object, why Problem) error {
 	was := group
 	group = group.DeepCopyObject().(client.Object)

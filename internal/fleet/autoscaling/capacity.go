@@ -26,8 +26,8 @@ func capacityKeys() []string {
 }
 
 // Capacity returns the annotations that describe a Node of the class with the template. An unknown value has no
-// annotation. Values of the class's spec take precedence over those that its provider resolved. Startup taints are not
-// included, because they are gone when pods are scheduled.
+// annotation. Values in the class's spec take precedence over values that its provider determined. Startup taints
+// are not included, because they are removed before pods are scheduled.
 func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
 	annotations := map[string]string{}
 	put := func(key, value string) {
@@ -77,8 +77,8 @@ func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// number returns a quantity as a whole number, or "" if the quantity is not positive. The autoscaler accepts no units
-// in counts.
+// number returns a quantity as a whole number, or "" if the quantity is not positive. The autoscaler accepts no
+// units in numbers of resources.
 func number(q resource.Quantity) string {
 	if q.Value() <= 0 {
 		return ""
@@ -87,8 +87,9 @@ func number(q resource.Quantity) string {
 }
 
 // gpuOf returns the extended resource that the autoscaler should treat as the GPU, or "" if there is none. The
-// autoscaler supports one such resource for each node group. gpuOf prefers a resource whose last part begins with gpu,
-// as in nvidia.com/gpu, and returns the first of them by name. Otherwise it returns the only extended resource.
+// autoscaler supports one such resource for each node group. If there are resources whose last part begins with
+// gpu, as in nvidia.com/gpu, gpuOf returns the first of them by name. Otherwise, if there is exactly one extended
+// resource, gpuOf returns it.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -156,8 +157,9 @@ func taints(all []corev1.Taint) string {
 // no problem.
 type Problem struct{ Reason, Message string }
 
-// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does, no matter which manager owns
-// them. If the annotations do not contain the capacity, the result is the parameter why.
+// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does. It does not matter which
+// field manager owns them. If the annotations do not contain the capacity, the result is the problem in the
+// parameter why.
 func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {

@@ -34,7 +34,7 @@ type Reconciler struct {
 	others map[types.NamespacedName]othersOf
 }
 
-// othersOf contains those capacity annotations of one object that belong to other managers.
+// othersOf contains the capacity annotations of one object that belong to other field managers.
 type othersOf struct {
 	uid    types.UID
 	values map[string]string
@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil // The group was deleted meanwhile.
 	case apierrors.IsConflict(err):
-		// Another client wrote first. The event of that write may have arrived before this pass began.
+		// Another client wrote first. The event about that write may have arrived before this pass began.
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err
@@ -118,6 +118,6 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 		message + "Set spec.capacity.resources of the class, or " + orAnnotate}, nil
 }
 
-// orAnnotate is the end of messages that suggest writing the annotations by hand.
+// orAnnotate is the end of messages that suggest setting the annotations manually.
 const orAnnotate = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
 	v1beta1.AutoscalerMemoryAnnotation + " on the group."

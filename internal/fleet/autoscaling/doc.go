@@ -6,8 +6,8 @@
 // them from the MachineClass and the template, and the Reconciler applies them to the group.
 //
 // The Reconciler uses server-side apply without force, so the API server knows which annotations Machinist owns. An
-// annotation of another owner, for example of an administrator, stays as it is and takes precedence. An annotation of
-// Machinist is removed when its source is removed.
+// annotation of another owner, for example of an administrator, stays as it is and takes precedence. If the source
+// of an annotation of Machinist is removed, Machinist removes the annotation.
 //
 // For how the autoscaler reads the annotations, see kubernetes/autoscaler 1.36, cloudprovider/clusterapi,
 // clusterapi_unstructured.go and clusterapi_utils.go. See clusterapi_nodegroup.go for the groups that the autoscaler

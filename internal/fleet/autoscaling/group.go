@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// IsNodeGroup reports whether an autoscaler sizes a MachineDeployment or MachineSet: it has an annotation for the
+// IsNodeGroup reports whether an autoscaler scales a MachineDeployment or MachineSet: it has an annotation for the
 // smallest or the largest size.
 func IsNodeGroup(annotations map[string]string) bool {
 	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
@@ -54,8 +54,8 @@ func templateOf(o client.Object) *v1beta1.MachineSpec {
 	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
 }
 
-// ClassOf returns the name of the class of a node group, or "" if o has no class or is not a node group. An index by
-// this value finds the groups of a class.
+// ClassOf returns the name of the class of a node group, or "" if o has no class or is not a node group. The groups
+// of a class can be found with an index of this value.
 func ClassOf(o client.Object) string {
 	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
 		return ref.Name

@@ -2,10 +2,10 @@ package autoscaling
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// Replicas returns the number of machines for a MachineDeployment or MachineSet without spec.replicas. If the object
-// exists already, the parameter current is its current number of machines, which is also the result. For a new object,
-// current is nil. A new object gets the default, or the nearest size within the autoscaler's bounds. An invalid bound
-// is ignored.
+// Replicas returns the number of machines for a MachineDeployment or MachineSet without spec.replicas. If the
+// object already exists, the parameter current is its current number of machines, and Replicas returns this number.
+// For a new object, current is nil. A new object gets the default, or the nearest size within the autoscaler's
+// bounds. An invalid bound is ignored.
 func Replicas(annotations map[string]string, current *int32) int32 {
 	if current != nil {
 		return *current

@@ -96,13 +96,15 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 	return requests
 }
 
-// concerns reports whether an object is a node group, or was one and still has the annotations or the condition.
+// concerns reports whether an object is a node group, or was a node group and still has the annotations or the
+// condition.
 func concerns(o client.Object) bool {
 	return IsNodeGroup(o.GetAnnotations()) || len(capacityExcept(o.GetAnnotations(), nil)) > 0 ||
 		meta.FindStatusCondition(*conditionsOf(o), v1beta1.ConditionScalableFromZero) != nil
 }
 
-// groupChanged drops objects that are not node groups, and updates that do not affect a Node of the group.
+// groupChanged drops events of objects that are not node groups, and updates that do not affect the Nodes of the
+// group.
 func groupChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
@@ -120,7 +122,7 @@ func groupChanged() predicate.Predicate {
 	}
 }
 
-// classChanged drops updates of a class that do not affect its Nodes.
+// classChanged drops updates of a class that do not affect the Nodes of the class.
 func classChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*v1beta1.MachineClass), e.ObjectNew.(*v1beta1.MachineClass)

@@ -24,13 +24,14 @@ type Budget struct {
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// If outside is true, the budget is in force outside its windows, and otherwise inside them.
+	// If outside is true, the budget is in force outside its windows. Otherwise the budget is in force inside its
+	// windows.
 	outside bool
 }
 
 // Parse parses a budget. The error names each invalid field. If there is an error, Parse still returns a budget, which
-// allows no disruption at any time. Therefore a typing error does not disrupt machines that the budget should protect.
-// If the selector is invalid too, this budget selects every machine in the namespace.
+// allows no disruption at any time. Therefore a typing error never permits the disruption of machines that the
+// budget should protect. If the selector is invalid too, this budget selects every machine in the namespace.
 func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed := &Budget{
 		NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Name},
@@ -76,8 +77,8 @@ func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// Allowed returns how many of the selected machines may be disrupted at a time. A percentage is rounded down, and is at
-// least 1 unless it is 0%.
+// Allowed returns how many of the selected machines may be disrupted at the same time. A percentage is rounded
+// down, and is at least 1 unless it is 0%.
 func (b *Budget) Allowed(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit

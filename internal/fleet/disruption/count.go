@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// countedMachines contains the machines of a namespace. The field pending contains those whose disruption was granted
-// before the machines were read. Their grants may be settled by now, although the field machines does not contain the
-// writes yet.
+// countedMachines contains the machines of a namespace. The field pending contains those machines whose disruption
+// was granted before the machines were read. Some of these grants may be settled by now, although the field
+// machines does not contain the writes yet.
 type countedMachines struct {
 	machines []*v1beta1.Machine
 	pending  map[types.UID]bool
@@ -39,9 +39,9 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	return budgets, counted, err
 }
 
-// readBudgets returns the budgets of a namespace. The caller must not change them. A process reads the budgets from the
-// API server once, because its cache may start with a list that is older than the one that its predecessor knew. That
-// list may lack a budget that was created to stop all disruptions.
+// readBudgets returns the budgets of a namespace. The caller must not change them. Each process reads the budgets
+// from the API server once, because its cache may start with a list that is older than the last list of the
+// previous process. That list may lack a budget that was created to stop all disruptions.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -60,7 +60,7 @@ func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.
 	return withoutDeleted(live), nil
 }
 
-// trustsBudgets reports whether the cache contains every budget that a predecessor of this process may have known.
+// trustsBudgets reports whether the cache contains every budget that a previous process may have known.
 func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +85,8 @@ func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.Machi
 	})
 }
 
-// pending returns the machines whose grants are not settled yet. It omits machines if the outcome of their write is
-// unknown.
+// pending returns the machines whose grants are not settled yet. If the outcome of the write of a machine is
+// unknown, pending omits the machine.
 func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	return false
 }
 
-// view builds the view of a namespace from the budgets and machines that count returned.
+// view builds the view of a namespace from the budgets and machines that the function count returned.
 func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, counted countedMachines) *View {
 	r := l.namespaceState(namespace)
 	return NewView(r.parse(budgets), counted.machines, func(uid types.UID) bool {
@@ -129,9 +129,9 @@ func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1bet
 	return machines, nil
 }
 
-// confirmedMachines returns the machines of a namespace from the cache if the cache may be trusted, and otherwise from
-// a live list. The result therefore includes all writes of other processes, and all writes of this process whose
-// outcome is unknown.
+// confirmedMachines returns the machines of a namespace. It reads them from the cache if the cache may be trusted,
+// and otherwise from the API server. The result therefore includes all writes of other processes, and all writes of
+// this process whose outcome is unknown.
 func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	version := ""
 	if l.CacheVersion != nil {

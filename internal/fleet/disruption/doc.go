@@ -1,7 +1,7 @@
-// Package disruption decides which machines may be taken out of service for a purpose other than a scale-down. Such a
-// purpose is the replacement of a machine that is unhealthy, too old or of an old revision, or an update in place. Each
-// such decision needs room in the MachineDisruptionBudgets of the machine's namespace. Only this package evaluates
-// budgets.
+// Package disruption decides which machines may be taken out of service for a purpose other than a scale-down.
+// Examples are the replacement of a machine that is unhealthy, too old or of an old revision, and an update in
+// place. Each such decision needs room in the MachineDisruptionBudgets of the machine's namespace. Only this
+// package evaluates budgets.
 //
 //   - machine.go determines which machines are disrupted. This depends only on the Machine object. So nothing else is
 //     written, and a process that starts knows immediately what its predecessor did.

@@ -22,7 +22,8 @@ import (
 // at least every DeniedPoll.
 const waitingTimeout = 3 * DeniedPoll
 
-// DeniedPoll is how often an Asker that waits for room repeats its request without an event.
+// DeniedPoll is the interval at which an Asker that waits for room repeats its request if no event triggers it
+// earlier.
 const DeniedPoll = 30 * time.Second
 
 // Options are the dependencies of a Ledger.
@@ -39,13 +40,13 @@ type Options struct {
 
 // Ledger grants disruptions to all controllers of a process, one grant after the other. A nil Ledger grants everything.
 //
-// All permanent state is in the Machines. The Ledger itself remembers only the grants that are not written yet, and the
-// Askers that wait for room.
+// All permanent state is in the Machines. The Ledger itself only remembers which grants are not written yet and
+// which Askers wait for room.
 type Ledger struct {
 	Options
-	// granting contains one lock for each namespace. Grant holds the lock from the start of its count until the grant is
-	// recorded. No other lock is held during requests to the API server, so other namespaces and readers do not wait for
-	// these requests.
+	// granting contains one lock for each namespace. Grant holds the lock from the start of the count until the
+	// grant is recorded. No other lock is held during requests to the API server, so other namespaces and readers
+	// do not wait for these requests.
 	granting   keylock.Locks
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
@@ -60,14 +61,14 @@ type namespaceState struct {
 	// write was sent, but its outcome is unknown.
 	granted map[types.UID]bool
 	waiting map[Asker]*askerState
-	// parsed are the parsed budgets by UID.
+	// parsed contains the parsed budgets by UID.
 	parsed map[types.UID]parsedBudget
-	// used is the time at which the state was last needed.
+	// used is the time at which the state was last used.
 	used time.Time
 }
 
 // namespaceTimeout is how long the state of a namespace is kept after its last use. The namespace may have been
-// deleted. If the namespace still exists, its next grant counts the machines in a live list.
+// deleted. If the namespace is used again later, its next grant counts the machines in a live list.
 const namespaceTimeout = time.Hour
 
 // Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
@@ -103,8 +104,9 @@ func New(o Options) *Ledger {
 	return &Ledger{Options: o, namespaces: map[string]*namespaceState{}}
 }
 
-// MayDeny reports whether the disruption of any of the machines may be denied, because a machine is exempt, or because
-// the namespace has budgets or its budgets are not known yet. All machines must be in one namespace.
+// MayDeny reports whether the disruption of any of the machines may be denied. Possible reasons are that a machine
+// is exempt, that the namespace has budgets, or that its budgets are not known yet. All machines must be in one
+// namespace.
 func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
@@ -122,8 +124,8 @@ func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1be
 }
 
 // Check returns which candidates of the Asker may be disrupted now. It grants nothing. If the outcome of a write is
-// unknown, Check counts the machines in a live list, as Grant does. Otherwise a machine whose disruption was never
-// written could use room forever.
+// unknown, Check counts the machines in a live list, as Grant does. Otherwise a machine whose disruption was
+// granted but never written could occupy room forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -144,9 +146,9 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	return may, denied, nil
 }
 
-// RecordWaiting records which candidates the Asker wants to disrupt but may not, and which candidates it plans to
-// disrupt with its next writes. Both keep their precedence. Each call replaces what an earlier call recorded for the
-// Asker. If there are no candidates, the Asker no longer waits.
+// RecordWaiting records two lists: the candidates that the Asker wants to disrupt but must not, and the candidates
+// that it plans to disrupt with its next writes. Both keep their precedence. Each call replaces what an earlier
+// call recorded for the Asker. If there are no candidates, the Asker no longer waits.
 func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
@@ -244,10 +246,10 @@ func (r *namespaceState) askers() []Asker {
 	})
 }
 
-// Grant returns which of the candidates may be disrupted, and takes room for these. All candidates must be in one
-// namespace. The caller must call Settle for each returned candidate, even if it does not disrupt the machine. The
-// count is exact: Grant uses a live list for the first count of a process, and for the first count after a write of
-// unknown outcome.
+// Grant returns which of the candidates may be disrupted, and reserves room for these candidates. All candidates
+// must be in one namespace. The caller must call Settle for each returned candidate, even if it does not disrupt
+// the machine. The count is exact: Grant uses a live list for the first count of a process, and for the first count
+// after a write of unknown outcome.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
@@ -302,8 +304,8 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	return r
 }
 
-// otherCandidates returns the candidates that all other Askers have recorded. Their machines are replaced with those of
-// the view, which are newer.
+// otherCandidates returns the candidates that all other Askers have recorded. Their machines are replaced with the
+// machines in the view, which are newer.
 func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {

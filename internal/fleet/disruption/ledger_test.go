@@ -106,8 +106,8 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 }
 
 // Rule: disruptions-are-counted-exactly. If the outcome of a write is unknown and the write had no effect, its grant
-// must not use room forever. A check must find this out too, because no Asker requests a grant as long as there seems
-// to be no room.
+// must not use room forever. A check must detect this situation too, because no Asker requests a grant while there
+// seems to be no room.
 func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)

@@ -44,8 +44,8 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 	return machines
 }
 
-// While a grant waits for a live list, which may take long, a check does not wait. If a grant is settled during the
-// list and the list does not contain its write yet, the grant still counts.
+// While a grant waits for a live list, which may take a long time, a check does not wait. If a grant is settled
+// while the list is in progress, and the list does not contain the write of the grant, the grant still counts.
 func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",

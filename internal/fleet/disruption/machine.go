@@ -17,8 +17,8 @@ import (
 // in place. It returns false for a machine without a Node, because no pods run there. It also returns false if the
 // instance is gone, or if the machine has a delete mark.
 //
-// A Machine that is being deleted does not record the reason for that. Therefore a machine that an administrator
-// deleted counts as disrupted too, until it is gone: it is also out of service.
+// If a Machine is being deleted, its record does not contain the reason for the deletion. Therefore a machine that
+// an administrator deleted counts as disrupted too until the Machine no longer exists: it is also out of service.
 func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
 	case !Serves(m):
@@ -52,7 +52,7 @@ func reasonOfDeletion(m *v1beta1.Machine) v1beta1.DisruptionReason {
 // Expired is the value of AnnotationReplace on a machine that is replaced because it is older than expireAfter.
 const Expired = "expired"
 
-// ReasonOfExchange returns why a machine with AnnotationReplace is replaced.
+// ReasonOfExchange returns the reason why a machine with AnnotationReplace is replaced.
 func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	if m.Annotations[v1beta1.AnnotationReplace] == Expired {
 		return v1beta1.DisruptionExpiry
@@ -83,7 +83,7 @@ func exemptionText(m *v1beta1.Machine, until time.Time) string {
 		until.UTC().Format(time.RFC3339))
 }
 
-// brokenSince returns the time since which a machine has been broken, according to its conditions.
+// brokenSince returns the time at which a machine broke, according to its conditions.
 func brokenSince(m *v1beta1.Machine) time.Time {
 	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
 		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
@@ -94,8 +94,8 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 }
 
 // CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. The
-// other machines are sorted by the time since they broke, the longest time first. A machine that broke recently may
-// still recover.
+// other machines are sorted by the time at which they broke, the earliest time first. A machine that broke recently
+// may still recover.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
 		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
@@ -105,8 +105,8 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 	)
 }
 
-// ReplacementSurge returns how many machines the set has in addition to the replicas of its deployment, because the
-// deployment creates replacements before it deletes the replaced machines.
+// ReplacementSurge returns how many machines the set has in addition to the replicas of its deployment. A
+// deployment has such machines because it creates replacements before it deletes the replaced machines.
 func ReplacementSurge(set *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
 	if err != nil {

@@ -17,19 +17,20 @@ import (
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is the time at which the candidate began to wait for room, or zero if the candidate does not wait.
+	// asked is the time at which the candidate began to wait for room. It is zero if the candidate does not wait.
 	asked time.Time
 }
 
-// Denial is a candidate that must not be disrupted now.
+// Denial describes a candidate that must not be disrupted now.
 type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed is true if the end of other disruptions would not help: the budget allows none at all, or the machine is
-	// exempt.
+	// Closed is true if the candidate would still be denied after the end of all other disruptions, because the
+	// budget allows no disruption at all or the machine is exempt.
 	Closed bool
-	// Until is the next time at which a window or an exemption may change the denial, or zero if there is no such time.
+	// Until is the next time at which a window or the end of an exemption may change the denial, or zero if there
+	// is no such time.
 	Until time.Time
 	// Why explains the denial with current numbers. It has no full stop.
 	Why string
@@ -55,7 +56,7 @@ func untilText(at time.Time) string {
 }
 
 // agingDelay is how long a candidate waits before it takes precedence over candidates with a more urgent reason.
-// Otherwise machines that break one after the other would block all other disruptions forever.
+// Otherwise, if machines kept breaking, they would block all other disruptions forever.
 const agingDelay = time.Hour
 
 // View contains the use of the budgets of a namespace at one time. A View counts what it grants, so only one goroutine
@@ -76,7 +77,7 @@ type usage struct {
 }
 
 // NewView returns the view of a namespace with these budgets and machines. The function granted, which may be nil,
-// reports which machines count as disrupted although their objects do not show it yet.
+// reports whether a machine counts as disrupted although its object does not show the disruption yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -144,8 +145,9 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 	return granted, denied
 }
 
-// compare orders candidates by precedence: first those that have waited longer than agingDelay, the longest wait first,
-// and then by reason. Candidates with the same reason are ordered by compareWithin.
+// compare orders candidates by precedence. Candidates that have waited longer than agingDelay come first, the
+// longest wait first, and the others are ordered by reason. Candidates with the same reason are ordered by
+// compareWithin.
 func (v *View) compare(a, b Candidate) int {
 	overdue := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= agingDelay }
 	if overdue(a) && overdue(b) {
@@ -177,8 +179,8 @@ func compareWithin(a, b Candidate) int {
 	return 0 // Candidates keep the order in which their controller passed them.
 }
 
-// takeRoom takes the room that a candidate needs in every budget, or returns a denial. Two kinds of machines need no
-// room: machines on which no pods run, and machines that are already disrupted and not exempt.
+// takeRoom takes room for the candidate in every budget that requires it, or returns a denial. Two kinds of
+// machines need no room: machines on which no pods run, and machines that are already disrupted and not exempt.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil

@@ -43,7 +43,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// If the new replicas only count machines that the set has already received, the set deletes no machine.
+		// If the new replicas only include machines that the set has already received, the set deletes no machine.
 		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
@@ -67,7 +67,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 	return p.create(ctx, v, wanted[len(v.sets)])
 }
 
-// wantedSet returns the wanted state of set i.
+// wantedSet returns the desired state of set i.
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
 	// Sets that are kept only for a rollback do not change.
@@ -91,7 +91,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	}
 	v.declareOutdated(set, i, inUse)
 	if surge := v.replacementSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
-		// The set uses this annotation only when its replicas change, so the annotation alone is not worth a write.
+		// The set uses this annotation only when its replicas change, so a change of the annotation alone is not
+		// worth a write.
 		if surge > 0 {
 			annotate(set, v1beta1.AnnotationExchangeSurge, strconv.Itoa(int(surge)))
 		} else {
@@ -99,8 +100,9 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		}
 	}
 	if i == v.sizedForIndex() {
-		// If only this annotation differs, a write is worthwhile only while another set has replicas. A rollout must know
-		// whether replicas have changed. Otherwise it would resize the sets for the same change again and again.
+		// If only this annotation differs, the write is made only while another set has replicas. During a rollout,
+		// the deployment must know whether its replicas have changed. Otherwise it would resize the sets for the
+		// same change again and again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -114,8 +116,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	return set
 }
 
-// replacementSurge returns how many machines set i should have in addition to replicas, because replacements are
-// created before the replaced machines are deleted.
+// replacementSurge returns how many machines set i should have in addition to replicas. These machines are
+// replacements that are created before the replaced machines are deleted.
 func (v *view) replacementSurge(i int) int32 {
 	if i != v.current {
 		return 0
@@ -150,7 +152,7 @@ func (v *view) mayStartRevision() bool {
 	return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == ""
 }
 
-// activeSets returns the sets that will have replicas when the plan has been carried out.
+// activeSets returns the sets that will have replicas after the plan has been carried out.
 func (v *view) activeSets() (active []int) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -200,7 +202,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	return err
 }
 
-// unacceptable reports whether the API server would reject the same write again.
+// unacceptable reports whether the API server would reject the same write again if it were repeated.
 func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -226,7 +228,8 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	case err != nil:
 		return fmt.Errorf("get the set that has the name %s: %w", v.setToCreate.Name, err)
 	}
-	// A set of the deployment that has lost its owner reference is adopted. A new set instead would replace all machines.
+	// A set of the deployment that has lost its owner reference is adopted. If a new set were created instead, all
+	// machines would be replaced.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
 		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && newerThan(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // Use live lists until the cache has the set.
@@ -251,8 +254,8 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	return nil
 }
 
-// mayAdopt reports whether the deployment may adopt the set: the set has no owner and matches the selector, and a live
-// list would find it.
+// mayAdopt reports whether the deployment may adopt the set: the set has no owner and matches the selector, and a
+// list from the API server would contain it.
 func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
@@ -280,7 +283,7 @@ func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) 
 	return err
 }
 
-// noteAmbiguous marks the cache as not trusted if the error leaves the outcome of a write unknown.
+// noteAmbiguous marks the cache as not trusted if, after the error, it is unknown whether the write succeeded.
 func (p *pass) noteAmbiguous(err error) {
 	if freshness.Ambiguous(err) {
 		p.known.cache.Invalidate()

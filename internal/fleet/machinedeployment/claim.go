@@ -49,8 +49,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets whose controller is the deployment. If the cache is not confirmed, it uses a live list. It
-// then also records the sets that have the deployment's label but no owner.
+// ownedSets returns the sets whose controller is the deployment. If the cache is not confirmed, it uses a live
+// list. In this case, it also records the sets that have the deployment's label but no owner.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -76,7 +76,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			p.unowned = append(p.unowned, set)
 		}
 	}
-	// The live list does not contain sets that have lost the deployment's label. The cache finds them by their owner.
+	// The live list does not contain sets that have lost the deployment's label. They are found in the cache, by
+	// their owner.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -94,8 +95,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt adopts the sets that match the selector and have no owner. Before that, it checks by a live read that the
-// deployment still exists.
+// adopt adopts the sets that match the selector and have no owner. Before the adoption, it reads the deployment
+// from the API server to check that the deployment still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -172,8 +173,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = withoutPreserved(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// If the deployment canceled a hand-over, the set may have handed machines over before it observed that. The cache may
-	// not contain them yet.
+	// If the deployment canceled a hand-over, the set may have handed machines over before it observed the
+	// cancellation. The cache may not contain the owner of these machines yet.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen
@@ -221,7 +222,7 @@ func orderTakenBack(set *v1beta1.MachineSet) bool {
 
 // cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
 // autoscaler annotates machines for deletion before it lowers replicas. If the cache did not contain the annotation
-// yet, another machine would be deleted, perhaps from another set.
+// yet, a machine without the annotation would be deleted instead, perhaps from another set.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false

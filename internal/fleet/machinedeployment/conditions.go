@@ -41,8 +41,8 @@ func (c conditions) set(kind string, isTrue bool, reason, otherwise, message str
 	c.put(condition)
 }
 
-// setOnce writes a condition that stays missing until it is True for the first time. The statuses True and False each
-// have their own reason and message.
+// setOnce writes a condition that is not present until its status is True for the first time. Each of the statuses
+// True and False has its own reason and message.
 func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, falseMessage string) {
 	if !isTrue && c.find(kind) == nil {
 		return
@@ -53,8 +53,8 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut writes the condition RollingOut. It tells whether machines are being replaced, and what the rollout is
-// doing or waiting for.
+// rollingOut writes the condition RollingOut. The condition tells whether machines are being replaced, and what the
+// rollout is doing or waiting for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
@@ -122,8 +122,9 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready writes the conditions that summarize the deployment. They have the reason and message of that condition which
-// explains them. If the deployment is as specified, a pause or a freeze does not affect these conditions.
+// ready writes the conditions that summarize the deployment. They get the reason and the message of the condition
+// that explains them. If the deployment already matches its specification, a pause or a freeze does not affect
+// these conditions.
 func (c conditions) ready(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
@@ -158,8 +159,8 @@ func (c conditions) ready(v *view, r rollout) {
 	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
-// summarize writes the kstatus conditions, from which GitOps tools see whether the deployment is done. Exactly one of
-// these three conditions is True.
+// summarize writes the kstatus conditions, from which GitOps tools determine whether the deployment is finished.
+// Exactly one of these three conditions is True.
 func (c conditions) summarize(ready, stuck bool, reason, message string) {
 	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
 	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
@@ -167,9 +168,9 @@ func (c conditions) summarize(ready, stuck bool, reason, message string) {
 }
 
 // olderThanRolloutAfter returns a message about machines that are kept although their instances are older than
-// spec.rolloutAfter, or "" if there are no such machines. With the strategy InPlace, the machines move to the new
-// revision, but the provider changes nothing. The message tells users who want new instances that no instance will be
-// replaced.
+// spec.rolloutAfter. If there are no such machines, it returns "". With the strategy InPlace, the machines move to
+// the new revision, but the provider changes nothing. The message tells users who expect new instances that no
+// instance will be replaced.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""

@@ -26,7 +26,7 @@ import (
 // Name is the name of the controller. The metrics of its work queue and its events contain the same name.
 const Name = "machinedeployment"
 
-// retryConflict is the delay before the next pass after a conflict.
+// retryConflict is the delay before the next pass after a write conflict.
 const retryConflict = 100 * time.Millisecond
 
 // frozenPoll is the interval at which a deployment checks whether the process may add and replace machines again.
@@ -50,8 +50,8 @@ type Options struct {
 	MachineCacheVersion func() string
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
-	// Stopped returns whether this process must neither add nor replace machines now, as the reason and message of the
-	// condition Frozen. An empty reason means that the process may add and replace machines. If the field is nil, the
+	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
+	// machines now. An empty reason means that the process may add and replace machines. If the field is nil, the
 	// process may always do so.
 	Stopped func() (reason, message string)
 	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. The function may
@@ -62,8 +62,8 @@ type Options struct {
 	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote based only on data that its cache already contained.
-	// The field may be nil.
+	// Decided records the generations of sets that this process wrote. For each of these writes, the process used
+	// only data that was already in its cache. The field may be nil.
 	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -158,9 +158,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // errStale is the error of a pass if the API server has a newer version of the deployment than the cache.
 var errStale = errors.New("the cached deployment is out of date")
 
-// checkCurrent reads the deployment live, and returns errStale unless the generation is the same as in the cache. If
-// the deployment is deleted, a pass would create sets without an owner. If the cached version is old, a pass would undo
-// changes that were already carried out.
+// checkCurrent reads the deployment live, and returns errStale unless the generation is the same as in the cache.
+// If the deployment has been deleted, a pass would create sets without an owner. If the cached version is old, a
+// pass would undo changes that were already carried out.
 func (p *pass) checkCurrent(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {

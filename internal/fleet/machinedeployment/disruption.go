@@ -14,8 +14,8 @@ import (
 
 // readDisruption determines which machines must not be disrupted now because of budgets. Candidates are the machines of
 // old revisions, and the machines of the wanted revision that are marked for replacement. The sets ask the budgets
-// again before they disrupt a machine. The deployment asks as well, so that it does not begin a rollout that cannot
-// advance, and reports what the rollout waits for.
+// again before they actually disrupt a machine. The deployment asks the budgets as well, so that it does not begin
+// a rollout that cannot advance, and so that it can report what the rollout waits for.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()
@@ -106,7 +106,7 @@ func (v *view) setOf() map[types.UID]int {
 	return setOf
 }
 
-// waitingFor appends to Plan.Waiting why a disruption is denied.
+// waitingFor appends the explanation of a denial to Plan.Waiting.
 func (v *view) waitingFor(waiting string) string {
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting

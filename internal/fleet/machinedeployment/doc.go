@@ -19,8 +19,8 @@
 //     if the set cannot lose an available machine. The guaranteed number is a lower bound: it assumes that the set
 //     chooses the worst victims that its deletion order permits.
 //
-// A change by an administrator or a failing machine may still violate a bound. Then every write brings the deployment
-// closer to the bound.
+// A change by an administrator or a failing machine may still violate a bound. In this case, every write brings the
+// deployment closer to the bound.
 //
 // The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
 // Nodes of their machines. No rollout waits for that.

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// draft is a plan under construction. Its sets have the replicas that the plan has given them so far. All changes of
-// replicas use the methods grow and shrink, which keep the bounds.
+// draft is a plan under construction. The sets of the draft have the replicas that the plan has given them so far.
+// All changes of replicas use the methods grow and shrink, which keep the bounds.
 type draft struct {
 	State
 	before []int32    // present replicas, by set
@@ -39,7 +39,7 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling returns the maximum number of machines that the set can have before the deployment writes it again. The
+// ceiling returns the maximum number of machines that the set can have until the next write of the deployment. The
 // controller of the set may not have acted on its current replicas yet, or may still act on earlier replicas.
 func ceiling(s Set) int32 {
 	if s.BeingDeleted {
@@ -48,11 +48,12 @@ func ceiling(s Set) int32 {
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions returns the number of live machines that the set must delete, or may still delete because of earlier
-// replicas.
+// pendingDeletions returns the number of live machines that the set must still delete, or may delete because of
+// earlier replicas.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
-// guaranteedAvailable returns the number of machines that certainly remain available after the set's pending deletions.
+// guaranteedAvailable returns the number of machines that are certain to be available after the set's pending
+// deletions.
 func guaranteedAvailable(s Set) int32 {
 	if s.BeingDeleted {
 		return 0
@@ -61,7 +62,8 @@ func guaranteedAvailable(s Set) int32 {
 }
 
 // harmlessReplicas returns the lowest number of replicas at which the set would currently delete no available machine.
-// If a machine becomes available before the set chooses its victims, the set does not delete the machine.
+// If a machine becomes available before the set chooses which machines to delete, the set does not choose the
+// machine.
 func harmlessReplicas(s Set) int32 {
 	if s.Available == 0 {
 		return 0
@@ -90,7 +92,7 @@ func (d *draft) mustStayAvailable() string {
 		d.MaxUnavailable)
 }
 
-// machinesAre returns a number of machines with a verb, for messages: "1 machine is", "3 machines are".
+// machinesAre returns a text with a number of machines and the verb, such as "1 machine is" or "3 machines are".
 func machinesAre(n int32) string {
 	if n == 1 {
 		return "1 machine is"
@@ -99,8 +101,8 @@ func machinesAre(n int32) string {
 }
 
 // blockedDeletions returns how many surplus machines are not deleted yet because too few machines would stay available.
-// It counts only machines of the sets for which included is true. A deletion is blocked if a machine becomes available
-// after the deployment lowered the set's replicas.
+// It counts only machines of the sets for which included is true. A deletion is blocked if the machine became
+// available after the deployment lowered the set's replicas.
 func (d *draft) blockedDeletions(included func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {
@@ -175,8 +177,8 @@ func (d *draft) grew() bool {
 	return false
 }
 
-// scales returns the changes of replicas. The sets that shrink come first, the oldest of them first, and then the sets
-// that grow.
+// scales returns the changes of replicas. The sets that shrink come first, beginning with the oldest set, followed
+// by the sets that grow.
 func (d *draft) scales() []Scale {
 	var down, up []Scale
 	for i, set := range d.Sets {

@@ -26,17 +26,18 @@ type launchFailure struct {
 	machine v1beta1.FailedMachine
 }
 
-// failures records, by name, the machines of one set that failed to launch. A name is never used again. The set
+// failures contains the machines of one set that failed to launch, by name. A name is never used again. The set
 // replaces these machines, so they rarely exist at the same time. The status of the deployment lists them until a
 // machine of the set becomes Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow machines have
-	// failed since.
+	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow
+	// machines have failed since that time.
 	recovered bool
-	// ready contains the names of the machines that were Ready in the last pass. The map is nil before the first pass.
-	// superseded contains the names of those existing machines that failed before another machine became Ready.
+	// ready contains the names of the machines that were Ready during the last pass. The map is nil before the
+	// first pass. superseded contains the names of those existing machines that failed before another machine
+	// became Ready.
 	ready, superseded map[string]bool
 }
 
@@ -68,16 +69,16 @@ func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return gone
 }
 
-// observe records the failures of the set's machines. It also records the failures in seen, which events reported. The
-// machines of these may no longer exist. It returns the number of consecutive failures, and the time at which a machine
-// last became Ready.
+// observe records the failures of the set's machines. It also records the failures in the parameter seen, which
+// events reported. The machines of these failures may no longer exist. It returns the number of consecutive
+// failures, and the time at which a machine last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
 	ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
 	if f.sawReady(machines) {
-		// Do not compare times here, because the provider's clock may have been set back since.
+		// Do not compare times here, because the provider's clock may have been set back in the meantime.
 		f.recovered = f.recovered || len(f.machines) > 0
 		for name := range f.machines {
 			f.superseded[name] = true
@@ -119,8 +120,8 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// sawReady reports whether a machine is Ready that was not Ready in the previous pass. It also updates the record of
-// Ready machines.
+// sawReady reports whether any machine is Ready that was not Ready during the previous pass. It also updates the
+// record of Ready machines.
 func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	ready, superseded := map[string]bool{}, map[string]bool{}
 	for _, m := range machines {
@@ -189,9 +190,9 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch returns the failure of a machine that failed before its Node was Ready, or whose replacement a health
-// check requested before its Node was Ready. If a health check requested the replacement, the machine is soon deleted,
-// and is never in the phase Failed. For any other machine, ok is false.
+// failedToLaunch returns the failure of a machine that failed before its Node was Ready. This includes machines
+// whose replacement a health check requested before the Node was Ready. If a health check requested the
+// replacement, the machine is soon deleted, and is never in the phase Failed. For any other machine, ok is false.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -215,7 +216,7 @@ func requestedByHealthCheck(reason string) bool {
 	return false
 }
 
-// isLaunchFailure reports whether a machine with this failure never became a Ready Node.
+// isLaunchFailure reports whether a failure means that the machine's Node never became Ready.
 func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	switch reason {
 	case v1beta1.FailureCreateError, v1beta1.FailureInsufficientResources, v1beta1.FailureJoinClusterTimeout:

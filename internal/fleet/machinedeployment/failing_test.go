@@ -241,7 +241,7 @@ func TestFailuresInARowSurviveRestart(t *testing.T) {
 }
 
 // If a health check requests the replacement of a machine, the machine is deleted before its phase can become Failed.
-// So the event about the request must count, and a new process restores the failure from the status.
+// Therefore the event about the request must count, and a new process restores the failure from the status.
 //
 // Rule: failing-revision-stops.
 func TestMachinesReplacedByHealthChecksCount(t *testing.T) {

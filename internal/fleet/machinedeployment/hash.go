@@ -14,13 +14,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hashVersion is the version of the algorithm of TemplateHash. It is recorded on every set, only for information. The
-// set of a template is found by comparing rolloutFields, never by its hash. Therefore another algorithm does not create
-// a new revision.
+// hashVersion is the version of the algorithm of TemplateHash. The version is recorded on every set, but only for
+// information. The set of a template is found by comparing rolloutFields, never by its hash. Therefore a change of
+// the algorithm does not create a new revision.
 const hashVersion = "1"
 
-// rolloutFields contains the fields of a template whose change creates a new revision. Two values are equal if and only
-// if they have the same meaning.
+// rolloutFields contains the fields of a template that define a revision: a change of one of them creates a new
+// revision. Two values of rolloutFields are equal if and only if they have the same meaning.
 type rolloutFields struct {
 	Provider     string `json:"provider,omitempty"`
 	ProviderSpec string `json:"providerSpec,omitempty"` // canonical
@@ -44,9 +44,11 @@ func rolloutFieldsOf(spec *v1beta1.MachineSpec) rolloutFields {
 	return r
 }
 
-// sameRevision reports whether a rollout from one spec to the other would replace no machines.
+// sameRevision reports whether two specs belong to the same revision, so that a rollout from one to the other would
+// replace no machines.
 func sameRevision(a, b *v1beta1.MachineSpec) bool {
-	// The API server returns equal objects as equal bytes, so the expensive comparison is rarely needed.
+	// The API server returns equal objects as equal bytes, so the comparison of the meaning, which is expensive, is
+	// rarely needed.
 	if a.ProviderSpec != nil && b.ProviderSpec != nil && bytes.Equal(a.ProviderSpec.Raw, b.ProviderSpec.Raw) {
 		x, y := *a, *b
 		x.ProviderSpec, y.ProviderSpec = nil, nil
@@ -140,8 +142,8 @@ func writeQuoted(b *strings.Builder, text string) {
 	b.Write(quoted)
 }
 
-// canonicalNumber returns a JSON number as its significant digits and a power of ten. It does not convert the number,
-// so every value keeps its precision, and huge exponents cost nothing.
+// canonicalNumber returns a JSON number as its significant digits and a power of ten. It does not convert the
+// number to a binary number, so that the value keeps its precision and a huge exponent does not need much memory.
 func canonicalNumber(number string) string {
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
 	digits, negative := strings.CutPrefix(mantissa, "-")

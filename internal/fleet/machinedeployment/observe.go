@@ -13,8 +13,8 @@ import (
 )
 
 // count summarizes a set and its machines for a plan. The parameter inPlace is true if the deployment updates machines
-// in place. The result requeueAfter is the time until minReadySeconds have passed for the next machine, or 0 if no
-// machine waits for that.
+// in place. The result requeueAfter is the time until the next machine has been Ready for minReadySeconds, or 0 if
+// no machine waits for that.
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
@@ -73,7 +73,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 	return counted, requeueAfter
 }
 
-// sooner returns the shorter of two delays. Zero means never.
+// sooner returns the shorter of two durations. Zero means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b

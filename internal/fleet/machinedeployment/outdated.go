@@ -3,8 +3,8 @@ package machinedeployment
 import "machinist.dev/machinist/api/v1beta1"
 
 // declareOutdated adds an annotation to set i while the deployment replaces its machines step by step. The provider
-// then taints the Nodes of these machines. The parameter inUse is false for a set that is kept only for a rollback: a
-// write of nothing but the annotation is not worthwhile.
+// then taints the Nodes of these machines. The parameter inUse is false for a set that is kept only for a rollback.
+// If only the annotation of such a set would change, no write is made.
 func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
 	case !v.mayStartRevision() || v.state.Current < 0:
@@ -16,8 +16,9 @@ func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	}
 }
 
-// replacesStepByStep reports whether the deployment replaces or updates machines of old revisions step by step. A taint
-// is of no use if the deployment waits for an administrator, perhaps for weeks, or deletes all machines at once.
+// replacesStepByStep reports whether the deployment replaces or updates machines of old revisions step by step. A
+// taint is of no use if the deployment waits, perhaps for weeks, for an administrator, or deletes all machines at
+// once.
 func (s State) replacesStepByStep() bool {
 	return s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace() && !s.Manual
 }

@@ -26,17 +26,17 @@ type pass struct {
 	now        time.Time
 	// requeueAfter is the time after which to reconcile again even without an event. Zero means never.
 	requeueAfter time.Duration
-	// cacheMark is a mark that was taken before the live lists of the pass. cacheConfirmed is true if the cache was at
-	// least as new as these lists.
+	// cacheMark is a mark that was taken before the live lists of the pass. cacheConfirmed is true if the cache is
+	// at least as new as these lists.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
 	// fromCache is true if the machines were read from a cache at least as new as the deployment's specification.
 	fromCache bool
-	// unowned contains sets without an owner that a live list found by the deployment's label.
+	// unowned contains the sets without an owner that have the deployment's label, according to a live list.
 	unowned []*v1beta1.MachineSet
 }
 
-// view contains the state that a pass has observed, and the decisions of the pass.
+// view contains the state that a pass has observed and the decisions that it has made.
 type view struct {
 	history
 	bounds   Bounds
@@ -44,8 +44,8 @@ type view struct {
 	state    State
 	plan     Plan
 
-	// setToCreate is the set to create for the wanted revision, or nil if no set must be created. It is also the last of
-	// state.Sets.
+	// setToCreate is the set to create for the wanted revision, or nil if no set must be created. This set is also
+	// the last element of state.Sets.
 	setToCreate *v1beta1.MachineSet
 	// freeze is the reason why no machine may be added or replaced now, or empty if there is no such reason. freezeMessage
 	// is the message for that reason.
@@ -207,9 +207,9 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch returns how many machines must become Ready or disappear before the next step of a rollout, or 0 without a
-// rollout. It is half the number of machines that may be replaced at a time. Therefore some machines are created while
-// others are being deleted. It is at most the number of machines in progress.
+// batch returns how many machines must become Ready or be gone before the next step of a rollout. Without a
+// rollout, it returns 0. It is half the number of machines that may be replaced at a time. With this number, some
+// machines are created while others are being deleted. It is at most the number of machines in progress.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
 		return 0
@@ -217,7 +217,7 @@ func (v *view) batch() int32 {
 	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())
 }
 
-// inProgress returns how many machines still have to become Ready or disappear after the plan has been carried out.
+// inProgress returns how many machines still have to become Ready or be gone after the plan has been carried out.
 func (v *view) inProgress() (n int32) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -235,7 +235,7 @@ func (v *view) inProgress() (n int32) {
 	return n
 }
 
-// requeueIn requests another pass after at most d. Zero means never.
+// requeueIn requests another pass after the duration d or earlier. Zero means never.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
 // reportInvalid reports that the deployment is invalid. The pass does nothing else.

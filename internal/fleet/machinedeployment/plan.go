@@ -26,7 +26,8 @@ type State struct {
 	Bounds
 	// SizedFor is the number of replicas for which the sets were last sized, or Unknown.
 	SizedFor int32
-	// Both Paused and Frozen stop rollouts. Frozen also stops the creation of machines for all other purposes.
+	// Both Paused and Frozen stop rollouts. Frozen stops rollouts, and also the creation of machines for all other
+	// purposes.
 	Paused, Frozen bool
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
@@ -47,8 +48,8 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the minimum and maximum number of replicas that the set's controller may act on. These are the
-	// current replicas, and also earlier replicas until the controller has observed the change.
+	// Least and Most are the minimum and the maximum of the replicas that the set's controller may use. These
+	// include the current replicas, and also earlier replicas until the controller has observed the change.
 	Least, Most int32
 	// Behind is true if the set's controller has not observed the set's generation yet.
 	Behind bool
@@ -73,15 +74,15 @@ type Set struct {
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
 	// MarkedForReplacement counts the machines with the annotation machinist.dev/replace that are not denied.
-	// UnavailableMarkedForReplacement counts the unavailable machines among these.
+	// UnavailableMarkedForReplacement counts those of these machines that are unavailable.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
 	// ReplacementSurge is the value of Plan.ReplacementSurge that was last recorded on the set.
 	ReplacementSurge int32
-	// Forecast predicts which machines the set deletes.
+	// Forecast predicts which machines the set will delete.
 	victims.Forecast
 
-	// pendingBefore is the number of pending deletions before this plan. The set may have chosen the victims already, at a
-	// time when other machines were unavailable.
+	// pendingBefore is the number of deletions that were pending before this plan. The set may already have chosen
+	// the machines to delete, at a time when other machines were unavailable.
 	pendingBefore int32
 }
 
@@ -96,8 +97,8 @@ type Plan struct {
 	// ReplacementSurge is how many machines the current set has or will have in addition to replicas, because of
 	// replacements.
 	ReplacementSurge int32
-	// Waiting is a clause about why the rollout does not advance. It begins with a small letter and has no full stop. It
-	// may be empty.
+	// Waiting is a clause that explains why the rollout does not advance. It begins with a small letter and has no
+	// full stop. It may be empty.
 	Waiting string
 	// AwaitsSelection is true if the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool
@@ -122,7 +123,7 @@ func MakePlan(s State) Plan {
 	case d.countReceived():
 		sizedFor = s.keptSizedFor()
 	case s.deniedInPlace():
-		// Old sets create no machines, as during a rollout.
+		// Old sets create no machines, which is also the case during a rollout.
 		d.shrinkOldToLive()
 		sizedFor += d.resize(shrinkOnly)
 		d.growCurrentBesideOld()
@@ -146,7 +147,7 @@ func MakePlan(s State) Plan {
 		waiting = d.inPlace()
 	default:
 		sizedFor += d.resize(growInProportion)
-		// If old sets have just grown in proportion, the same pass does not shrink them.
+		// If old sets have just grown in proportion to their replicas, they must not shrink in the same pass.
 		if !d.grew() {
 			waiting = d.rolling()
 		}

@@ -28,12 +28,12 @@ type Role struct {
 //  3. The deployment counts the received machines: it raises the replicas of the receiving set. When all machines are
 //     handed over, it removes the order from the old set.
 //
-// Until the third step is done, the deployment plans nothing else. The three steps take only moments, because none of
-// them waits for an update.
+// Until the third step is done, the deployment plans nothing else. The three steps take only a few moments, because
+// none of them waits for an update of a machine.
 //
-// If an administrator selected machines and deselects them again, the old set cannot carry out its order. In this case,
-// the deployment cancels the order. The set must not create machines until its controller has observed the
-// cancellation. Otherwise the set would replace a machine that it still hands over.
+// If an administrator selects machines and then deselects them again, the old set cannot carry out its order. In
+// this case, the deployment cancels the order. The set must not create machines until its controller has observed
+// the cancellation. Otherwise the set would replace a machine that it still hands over.
 
 // handingOver reports whether any set has an order to hand machines over.
 func (d *draft) handingOver() bool {
@@ -107,8 +107,8 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived increases the replicas of each set by the number of machines that it received in a hand-over. It
-// reports whether there were any such machines.
+// countReceived increases the replicas of each set by the number of machines that the set received in a hand-over.
+// It reports whether any set received machines.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.BeingDeleted && set.Live > set.Replicas {
@@ -147,8 +147,8 @@ func (d *draft) shrinkOldToLive() {
 	}
 }
 
-// growCurrentBesideOld increases the replicas of the current set by the number of missing machines, and keeps the
-// machines of the old sets. It returns the replicas of the old sets.
+// growCurrentBesideOld increases the replicas of the current set by the number of missing machines. The machines of
+// the old sets are kept. It returns the replicas of the old sets.
 func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	for i, set := range d.Sets {
 		if d.isOld(i) {
@@ -182,8 +182,8 @@ func (d *draft) inPlace() string {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
-		// The set's controller may be about to create machines. Together with the received machines, the set would have too
-		// many.
+		// The controller of the set may be about to create machines. Together with the machines that it receives,
+		// the set would then have too many machines.
 		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
 	}
 	n, blockedBy := d.mayHandOver(from)
@@ -219,9 +219,10 @@ func (d *draft) waitForSelection(oldReplicas int32) string {
 // mayHandOver returns how many machines of an old set may be handed over now. If no machine may be handed over, it
 // returns the reason for that.
 //
-// Machines that are not Ready are handed over first, because their update interrupts nothing. As in a rolling update,
-// these machines nevertheless count as if they had recovered, and machines that were handed over do not count until
-// they are up to date. Otherwise an outage that makes all machines unavailable would update all of them at once.
+// Machines that are not Ready are handed over first, because their update does not interrupt any service. As in a
+// rolling update, these machines nevertheless count as if they were Ready again. Machines that were handed over do
+// not count until they are up to date. Otherwise, after an outage that makes all machines unavailable, all of them
+// would be updated at the same time.
 func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
@@ -244,8 +245,9 @@ func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set may be handed over as far as budgets and the selection are concerned.
-// The result idle is the number of those that are not Ready or not up to date. Idle machines are handed over first.
+// movable returns how many machines of an old set may be handed over if only the budgets and the selection are
+// considered. The result idle is the number of those machines that are not Ready or not up to date. Idle machines
+// are handed over first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {
@@ -255,8 +257,9 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return all, min(idle, all)
 }
 
-// source returns the index of the old set that hands machines over. It prefers a set with idle machines, then the
-// current source, and then the oldest set. If no old set can hand machines over, source returns -1.
+// source returns the index of the old set that hands machines over. It prefers a set with idle machines. The second
+// choice is the current source, and the third choice is the oldest set. If no old set can hand machines over,
+// source returns -1.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {

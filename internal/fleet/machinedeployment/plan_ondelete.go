@@ -7,8 +7,8 @@ import (
 )
 
 // onDelete plans the next step of a rollout in which an administrator deletes the old machines. The set of the wanted
-// revision replaces the machines that old sets have lost. An old machine without an instance is replaced immediately,
-// because no pods run on it and it might never get an instance.
+// revision replaces the machines that old sets have lost. An old machine without an instance is replaced
+// immediately, because no pods run on it, and it might never get an instance.
 func (d *draft) onDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {

@@ -6,10 +6,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Before a marked machine is deleted, enough other machines must be available. An unavailable marked machine does not
-// count among these. Without a surge, a marked machine is deleted before its replacement is created. This also requires
-// that enough other machines are available. Otherwise the set would delete a machine that is not available yet, such as
-// the replacement that was created last.
+// Before a marked machine is deleted, enough other machines must be available. An unavailable marked machine is not
+// counted as one of these other machines. Without a surge, a marked machine is deleted before its replacement is
+// created. This also requires that enough other machines are available. Otherwise the set would delete a machine
+// that is not available yet, such as the replacement that was created last.
 //
 // Rule: exchange-makes-the-other-first.
 func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {

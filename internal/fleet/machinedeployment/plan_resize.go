@@ -6,17 +6,18 @@ type resizing int
 const (
 	// growInProportion divides both additional and surplus machines among the sets, in proportion to their replicas.
 	growInProportion resizing = iota
-	// shrinkOnly divides only surplus machines among the sets. All additional machines then belong to the wanted revision.
+	// shrinkOnly divides only surplus machines among the sets. In this case, all additional machines belong to the
+	// wanted revision.
 	shrinkOnly
 )
 
 // resize resizes the sets after a change of the deployment's replicas. If machines of several revisions exist, the
-// proportion of the sets stays the same, so that a broken revision does not get all additional machines. The result
-// heldBack is the number of machines with a delete mark that must not be deleted yet.
+// proportion between the sets stays the same. Otherwise a broken revision could get all additional machines. The
+// result heldBack is the number of machines with a delete mark that must not be deleted yet.
 //
-// During a rollout, resize changes the sets only once for each change of replicas. All other changes are steps of the
-// rollout. While rollouts are stopped, resize keeps the total number of machines between replicas and replicas +
-// maxSurge.
+// During a rollout, resize changes the sets only once after each change of the deployment's replicas. All other
+// changes are steps of the rollout. While rollouts are stopped, resize keeps the total number of machines between
+// replicas and replicas + maxSurge.
 func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
@@ -94,11 +95,13 @@ func (d *draft) newest() int {
 }
 
 // releaseMarked shrinks each set by the number of its machines with a delete mark, up to a total of n. The deployment's
-// replicas were lowered by n in order to delete these machines. It returns how many of the marked machines must wait.
+// replicas were lowered by n in order to delete these machines. The result is the number of marked machines that
+// must not be deleted yet.
 func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// A set deletes marked machines first, so its pending deletions are deletions of marked machines.
+		// A set deletes marked machines first, so its pending deletions are deletions of machines with a delete
+		// mark.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue

@@ -8,8 +8,8 @@ import (
 )
 
 // rolling plans the next step of a rolling update. The set of the wanted revision grows, up to a total of replicas +
-// maxSurge machines. Old sets shrink by the number of machines that are available in addition to replicas −
-// maxUnavailable. The result is the value of Plan.Waiting.
+// maxSurge machines. Old sets shrink by the number of available machines that exceeds replicas − maxUnavailable.
+// The result is the value of Plan.Waiting.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
@@ -45,8 +45,8 @@ func (d *draft) growCurrent() bool {
 //
 // In addition to the limits of the method shrink, two more limits apply. Machines that are being deleted still cost
 // money and quota, so at most maxSurge + maxUnavailable machines are deleted at a time. The second limit is that
-// unavailable machines of old revisions count as if they had recovered. Otherwise an outage that makes all machines
-// unavailable would cause the deletion of all old machines, although the new machines are not available either.
+// unavailable machines of old revisions count as if they were available again. Otherwise an outage that makes all
+// machines unavailable would cause the deletion of all old machines, although the new machines are unavailable too.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
@@ -60,7 +60,7 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, ""
 	}
 	current := d.Sets[d.Current]
-	// If the deletion of a machine is blocked, the machine stays as long as it is needed, so it counts as well.
+	// If the deletion of a machine is blocked, the machine is kept as long as it is needed, so it counts as well.
 	inReserve := replicas + d.blockedDeletions(d.isOld) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s; while machines of an old revision are deleted (%d left), %s",
@@ -69,7 +69,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
 		set := d.Sets[i]
-		// If a replica has no machine yet, nothing must be deleted for it.
+		// If a replica has no machine yet, its removal deletes no machine.
 		missing := max(0, set.Replicas-set.Live)
 		by = min(by, inReserve, missing+d.mayDelete())
 		if by <= 0 {

@@ -25,8 +25,8 @@ type Previewed struct {
 	Outdated int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing describes which sets the pass would scale, and why. Waiting is the reason why the rollout does not advance, as
-	// a clause without a capital letter and a full stop. Both may be empty.
+	// Doing describes which sets the pass would scale, and the reason. Waiting is the reason why the rollout does
+	// not advance, as a clause without a capital letter and a full stop. Both may be empty.
 	Doing, Waiting string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
@@ -112,8 +112,8 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 }
 
 // RestartAt returns a value for spec.rolloutAfter that causes the replacement of all existing machines. It is the
-// earliest such time that is not before now. Times in the API are whole seconds. A set that was created in the same
-// second as this time would count as new enough.
+// earliest such time that is not before now. Times in the API have a precision of one second. If a set was created
+// in the same second as this time, the set would count as new enough.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -131,7 +131,7 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 		later(after.Time)
 	}
 	// The time must also be later than the end of the last rollout, so that the end of the new rollout can be
-	// distinguished from that end.
+	// distinguished from the end of the last rollout.
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil &&
 		c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)

@@ -19,9 +19,9 @@ type rollout struct {
 	complete bool
 	// onlyCurrent is true if no machine of an old revision exists.
 	onlyCurrent bool
-	// If the rollout waits for something that has no deadline, waitReason is the reason for the condition Progressing, and
-	// otherwise empty. Such waits end when an administrator deletes or selects machines, when a disruption budget has
-	// room, or when the target cluster supports the version.
+	// waitReason is the reason for the condition Progressing if the rollout waits for something that has no
+	// deadline. Otherwise it is empty. Such waits end when an administrator deletes or selects machines, when a
+	// disruption budget has room, or when the target cluster supports the version.
 	waitReason string
 	// rejected is the error if the API server rejected a set. rejectedReason is the corresponding reason for the condition
 	// Progressing.
@@ -38,7 +38,7 @@ type rollout struct {
 }
 
 // progressing returns the condition Progressing, with the reasons of apps/v1. The parameter before is the previous
-// condition or nil. The result restart is true if there is progress now that no time in the API records yet.
+// condition or nil. The result restart is true if there is progress now whose time is not recorded in the API yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -69,14 +69,14 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
-		// A change of replicas is not a rollout, and neither is an unhealthy machine.
+		// Neither a change of replicas nor an unhealthy machine is a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API does not record when machines are selected or when a budget gets room, so there is no time from which to
-		// count the deadline. The condition is therefore Unknown until then, so that its transition to True records this
-		// time.
+		// The API does not record when machines are selected or when a budget gets room, so there is no time at
+		// which the deadline could begin. Therefore the condition is Unknown until the rollout can continue, so
+		// that its transition to True records this time.
 		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
@@ -97,7 +97,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 }
 
 // progressedAt returns when the rollout last made progress. It uses only times in the API, which a restart does not
-// change. If the API contains no such time, progressedAt returns the creation time of the deployment.
+// change. If the API does not contain any such time, progressedAt returns the creation time of the deployment.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {
@@ -144,7 +144,7 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	return last
 }
 
-// now returns the text in doing, or the text in waiting if doing is empty.
+// now returns the text in doing, or, if doing is empty, the text in waiting.
 func (r rollout) now() string {
 	if r.doing != "" {
 		return r.doing

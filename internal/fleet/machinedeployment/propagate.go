@@ -38,7 +38,8 @@ func keepRolloutFields(spec, old *v1beta1.MachineSpec) {
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// The credentials of spec would be for another provider, or for an inline provider spec although the set has a class.
+		// The credentials in spec would belong to another provider, or to an inline provider spec although the set
+		// has a class.
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }
@@ -69,7 +70,8 @@ func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string
 	return labels
 }
 
-// union returns a new map with the entries of both maps. If both maps have a key, the value in added takes precedence.
+// union returns a new map with the entries of both given maps. If both maps contain a key, the value in added takes
+// precedence.
 func union(base, added map[string]string) map[string]string {
 	merged := maps.Clone(base)
 	if merged == nil {

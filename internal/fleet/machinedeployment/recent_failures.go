@@ -18,9 +18,9 @@ import (
 // maxRecentFailures is the maximum number of recent failures in a status.
 const maxRecentFailures = 5
 
-// recentFailure returns why a machine is broken and since when. A machine is broken if it failed, cannot be launched or
-// was found unhealthy. For any other machine, ok is false. The time does not change while the same failure continues or
-// the provider retries.
+// recentFailure returns why a machine is broken and when it broke. A machine is broken if it failed, cannot be
+// launched or was found unhealthy. For any other machine, ok is false. The time does not change while the same
+// failure continues or while the provider retries.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -43,8 +43,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// keepTime returns the failure, with the time of an earlier report if that report was about the same failure. Otherwise
-// the status would change with each attempt to launch a machine.
+// keepTime returns the failure. If an earlier report was about the same failure, the result has the time of this
+// report. Otherwise the status would change with each attempt to launch a machine.
 func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
@@ -52,8 +52,8 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 	return failure
 }
 
-// mergeFailures returns the last failures of two lists, the newest first. Reports in others are later than reports in
-// recent.
+// mergeFailures returns the last failures of two lists, the newest first. Reports in the parameter others are later
+// than reports in the parameter recent.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {

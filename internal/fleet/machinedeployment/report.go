@@ -19,8 +19,8 @@ import (
 const statusInterval = time.Second
 
 // versionsInterval is the minimum time between two writes of a status in which only the versions of kubelets changed.
-// If a machine is updated or joins the cluster, other numbers change soon as well, and the versions are then written
-// together with them.
+// If a machine is updated or joins the cluster, other numbers change soon as well. The versions are then written
+// together with these numbers.
 const versionsInterval = 30 * time.Second
 
 // Reasons of events on a MachineDeployment, in addition to those of its conditions.
@@ -111,7 +111,8 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 // transition is an event.
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events about a change of the status. The event about a new revision is not included.
+// transitions returns the events about a change of the status. The result does not include the event about a new
+// revision.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

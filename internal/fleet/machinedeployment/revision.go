@@ -18,7 +18,7 @@ type history struct {
 	// current is the index of the set that has the wanted template, or -1 if there is none.
 	current int
 	// number is the number of the wanted revision. If the current set is the newest set, this is the revision of that set.
-	// Otherwise it is one more than the revision of the newest set.
+	// Otherwise the number is one more than the revision of the newest set.
 	number int64
 	// rolloutAfter is the deployment's spec.rolloutAfter if that time has passed. If it is in the future, startsIn is the
 	// time until then.
@@ -26,8 +26,8 @@ type history struct {
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have this template,
-// the newest of them is the current set, because this avoids a rollout.
+// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have this
+// template, the newest of them becomes the current set. This choice avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {

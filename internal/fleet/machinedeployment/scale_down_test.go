@@ -97,7 +97,8 @@ func TestScaleDownDeletesBrokenMachine(t *testing.T) {
 	}
 }
 
-// scaleDownTo lowers replicas by one, and lets the deployment and then its set decide once.
+// scaleDownTo lowers replicas by one. It then lets the deployment make one decision, followed by one decision of
+// its set.
 func scaleDownTo(t *testing.T, replicas int32, machines []*v1beta1.Machine) {
 	t.Helper()
 	now := noon.Add(time.Hour)

@@ -16,7 +16,7 @@ import (
 )
 
 // world simulates a deployment with its sets and machines, to test the effects of plans. It checks each write of a plan
-// against the bounds. For this check it uses the true state, and not the state from which the plan was made.
+// against the bounds. This check uses the true state instead of the state from which the plan was made.
 type world struct {
 	t   *testing.T
 	log *strings.Builder

@@ -29,7 +29,7 @@ func (s *simulatedSet) remainsAvailable() int32 {
 	return min(up, s.replicas)
 }
 
-// notToBeDeleted returns how many machines the sets have no need to delete.
+// notToBeDeleted returns the number of machines in all sets that the sets do not have to delete.
 func (w *world) notToBeDeleted() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// sharedState is the memory of a Reconciler between passes. If it is lost, the Reconciler needs more reads and time,
-// but stays correct.
+// sharedState is the memory of a Reconciler between passes. If the memory is lost, the Reconciler needs more reads
+// and more time, but stays correct.
 type sharedState struct {
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentState
@@ -25,7 +25,7 @@ type deploymentState struct {
 	uid types.UID
 	// cache tracks whether the cache may be trusted. A pass confirms the cache by comparing it with live lists.
 	cache freshness.Tracker
-	// orphanSet is true if a set without an owner may belong to the deployment, and failed contains the machines that
+	// orphanSet is true if a set without an owner may belong to the deployment. failed contains the machines that
 	// failed to launch since the last pass. Event handlers write both fields, which sharedState.mu guards.
 	orphanSet bool
 	failed    []launchFailure
@@ -41,8 +41,8 @@ type deploymentState struct {
 	// with this generation.
 	observedGeneration int64
 	specVersion        string
-	// generation and decidedAt are the generation and the time of the last decision, and machines is the number of
-	// machines that this decision counted.
+	// generation and decidedAt are the generation and the time of the last decision. machines is the number of
+	// machines that this decision was based on.
 	generation int64
 	decidedAt  time.Time
 	machines   int
@@ -53,7 +53,7 @@ type deploymentState struct {
 	// stuck is the reason in the metric of stuck rollouts, or empty if the rollout is not stuck.
 	stuck string
 
-	// unobserved contains earlier replicas that sets may still act on, by the UID of the set.
+	// unobserved contains earlier replicas of sets that a set's controller may still use, by the UID of the set.
 	unobserved map[types.UID]unobservedReplicas
 	// failures contains the last launch failures of the set that is being rolled out.
 	failures failures
@@ -145,8 +145,8 @@ var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.
 // may be replaced at a time, one step can then replace several of them, with only one write for each set.
 const stepDebounce = time.Second
 
-// debounce returns how long to wait for more events before the next pass. A pass because of a change of the deployment
-// itself does not wait.
+// debounce returns how long the next pass must be delayed to collect more events. If the deployment itself has
+// changed, the pass is not delayed.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -193,7 +193,7 @@ func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Se
 
 // recordWrite records that the write with the given generation changed the replicas of a set from the value before to
 // the value now. The parameter live is the number of live machines of the set. If the set had already reached the
-// earlier replicas, these cause no more actions, so they are not recorded.
+// earlier replicas, its controller no longer acts on them, so they are not recorded.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return

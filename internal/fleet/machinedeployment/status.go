@@ -117,9 +117,9 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Versions = versionCounts(versions)
 }
 
-// upToDateReady reports whether a machine of the newest revision is Ready and has an instance that matches its
-// specification. Only a rollout in place changes the specification of an instance. When a machine has been handed over,
-// an earlier report of its provider about the specification is outdated.
+// upToDateReady reports whether a machine of the newest revision is Ready and whether its instance matches its
+// specification. Only a rollout in place changes the specification of an instance. After a machine has been handed
+// over, an earlier report of its provider about the specification is outdated.
 func (v *view) upToDateReady(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
 }
@@ -139,8 +139,8 @@ func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	return counts
 }
 
-// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that no longer exist take precedence,
-// because after a restart the controller knows them only from the status.
+// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that no longer exist take
+// precedence, because after a restart the controller finds them only in the status.
 func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(failed, byName)
@@ -230,7 +230,8 @@ func (v *view) outdated() int32 {
 	return n
 }
 
-// updating returns how many machines of an update in place are available but not up to date.
+// updating returns how many machines are available but not up to date, because their update in place is not
+// finished.
 func (v *view) updating() (n int32) {
 	if v.state.Strategy != v1beta1.StrategyInPlace {
 		return 0
@@ -241,7 +242,7 @@ func (v *view) updating() (n int32) {
 	return n
 }
 
-// doing describes which sets the pass scales, and why. The text is empty if the pass scales no set.
+// doing describes which sets the pass scales, and the reason. The text is empty if the pass scales no set.
 func (v *view) doing() string {
 	parts := make([]string, len(v.plan.Scales))
 	for i, scale := range v.plan.Scales {

@@ -30,8 +30,8 @@ func allowsVersionSkew(d metav1.Object) bool {
 	return allowed
 }
 
-// changesVersion reports whether a rollout would create the first machines of the deployment, or would replace machines
-// that have another version. Any other rollout does not increase the version skew, and must stay possible.
+// changesVersion reports whether a rollout would create the first machines of the deployment, or would replace
+// machines of another version. Any other rollout does not increase the version skew, and must remain possible.
 func (v *view) changesVersion(version string) bool {
 	others := 0
 	for i, set := range v.state.Sets {

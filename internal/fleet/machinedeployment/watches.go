@@ -89,8 +89,8 @@ func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Obje
 	return requests
 }
 
-// deploymentChanged drops updates of the status, which only the controller writes, and updates of annotations on which
-// no pass depends.
+// deploymentChanged drops updates of the status, which only the controller writes, and updates of annotations that
+// no pass uses.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		deletionBegan(), onUpdate(func(before, after client.Object) bool {
@@ -111,7 +111,8 @@ func onUpdate(changed func(before, after client.Object) bool) predicate.Predicat
 	}}
 }
 
-// setChanged drops updates of the numbers in a set's status, because a deployment counts the machines itself.
+// setChanged drops updates that change only numbers in a set's status, because a deployment counts the machines
+// itself.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -136,7 +137,7 @@ func machineChanged() predicate.Predicate {
 	})
 }
 
-// machineFields are all fields of a machine on which a deployment depends, except its labels.
+// machineFields contains all fields of a machine on which a deployment depends, except its labels.
 type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool
@@ -150,10 +151,11 @@ type machineFields struct {
 	refused                bool
 	marked, preserved      bool
 	priority               string
-	// replace is the annotation that requests the replacement of the machine. exempt is the one that forbids its
-	// disruption.
+	// replace is the annotation that requests the replacement of the machine. exempt is the annotation that forbids
+	// its disruption.
 	replace, exempt annotation
-	// version is empty until the machine is Ready. So the first version of a machine triggers no additional pass.
+	// version is empty until the machine is Ready. Therefore the first version of a machine triggers no additional
+	// pass.
 	version string
 }
 

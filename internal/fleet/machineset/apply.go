@@ -89,8 +89,9 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := desired[m]
 		patch := client.MergeFrom(m)
-		// A merge patch replaces whole lists, and an autoscaler may have written its delete annotation again just now. So a
-		// patch that changes a list or this annotation must fail if another client has changed the machine since it was read.
+		// A merge patch replaces whole lists, and an autoscaler may have written its delete annotation again just
+		// now. A patch that changes a list or this annotation must therefore fail if another client has changed the
+		// machine since it was read.
 		if !sameLists(m, changed) ||
 			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
 			patch = optimisticPatch(m)
@@ -101,7 +102,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	return err
 }
 
-// adopt adopts orphans. Each orphan is read live first, and is skipped if it is being deleted or has a controller.
+// adopt adopts orphans. Each orphan is first read from the API server. It is skipped if it is being deleted or has
+// a controller.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -140,8 +142,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes surplus machines. If a machine was chosen from several, or because it was not available, it is
-// deleted only if it has not changed since the decision. Otherwise the next round decides again.
+// scaleDown deletes surplus machines. If a machine was chosen from several machines, or because it was not
+// available, it is deleted only if it has not changed since the decision. Otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
@@ -176,7 +178,8 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	return err
 }
 
-// remediate deletes machines in order to replace them. Before each deletion, a live read confirms the reason.
+// remediate deletes machines in order to replace them. Before each deletion, the machine is read from the API
+// server to confirm that the reason still applies.
 func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
@@ -230,8 +233,8 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
-		// The lost machine may itself be a replacement. From now on, its own replacement counts only as the replacement of a
-		// lost machine.
+		// The lost machine may itself be a replacement. In this case, it is removed from the replacements that
+		// count against the budget.
 		again = again || slices.Contains(p.known.lostReplacements, m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
@@ -275,7 +278,8 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	return succeeded, errors.Join(errs...)
 }
 
-// markCacheStale ends the pass after the current round. Another round would make the same decision from the same cache.
+// markCacheStale makes the pass end after the current round. Another round would make the same decision from the
+// same cache.
 func (p *pass) markCacheStale() {
 	p.cacheStale = true
 	p.requeueIn(queueing.ConflictDelay)

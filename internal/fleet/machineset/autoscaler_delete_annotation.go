@@ -7,14 +7,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is the time for which an autoscaler's delete annotation stays on a machine if no scale-down
-// follows. The autoscaler itself removes the annotation if it cannot lower replicas, unless it is terminated before
-// that.
+// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine if no scale-down
+// follows. If the autoscaler cannot lower replicas, it removes the annotation itself, unless it is terminated
+// before that.
 const deleteAnnotationLifetime = 15 * time.Minute
 
 // deleteAnnotationLayout is the format in which cluster-autoscaler's clusterapi provider writes the annotation. It is
-// the result of time.Now().String(), which includes the monotonic clock reading. No administrator would write that by
-// hand. See MarkMachineForDeletion in kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go.
+// the result of time.Now().String(), which includes the monotonic clock reading. No administrator would write such
+// a value by hand. See MarkMachineForDeletion in kubernetes/autoscaler,
+// cloudprovider/clusterapi/clusterapi_unstructured.go.
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)

@@ -26,28 +26,28 @@ const availabilityPoll = time.Second
 
 // Availability describes how many available machines a deployment needs.
 //
-// When a deployment lowers the replicas of a set, it expects the set to delete machines that are not available. One of
-// these machines may become available before the set acts. The set would then delete an available machine that the
-// deployment needs. So the set counts the available machines of all sets immediately before it deletes any machine
-// (package victims). If the deletion of a machine is blocked, the deployment still counts this machine
-// (draft.blockedDeletions).
+// When a deployment lowers the replicas of a set, it expects the set to delete machines that are not available. One
+// of these machines may become available before the set acts on its new replicas. The set would then delete an
+// available machine that the deployment needs. Therefore the set counts the available machines of all sets
+// immediately before it deletes any machine (package victims). If the deletion of a machine is blocked, the
+// deployment continues to count this machine (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines must stay available in all sets of the deployment together. For a standalone set,
-	// it is the number of replicas, so that the set prefers to delete unavailable machines.
+	// MinAvailable is how many machines must stay available in all sets of the deployment in total. For a
+	// standalone set, it is the number of replicas, so that the set prefers to delete unavailable machines.
 	MinAvailable int
-	// Elsewhere is how many machines are available in the other sets of the deployment.
+	// Elsewhere is the number of available machines in the other sets of the deployment.
 	Elsewhere int
 	// If UpToDate is true, a machine counts as available only if its instance is up to date.
 	UpToDate bool
 }
 
-// counts reports whether a machine counts as available.
+// counts reports whether a machine is counted as available.
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// choose returns which surplus machines may be deleted now, and which are blocked. The parameter order contains all
-// machines of the set in the order of deletion.
+// choose returns which surplus machines may be deleted now, and which deletions are blocked. The parameter order
+// contains all machines of the set in the order of deletion.
 func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
 		return order[:surplus], nil
@@ -69,7 +69,7 @@ func (k Availability) message(blocked []*v1beta1.Machine) string {
 		firstByName(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
 }
 
-// readAvailability determines how many available machines must stay if the set has too many machines.
+// readAvailability determines how many machines must stay available. It is used if the set has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
@@ -144,10 +144,10 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable reads the deployment live, and returns which of the chosen machines may still be deleted. The deployment
-// may have changed since it lowered the set's replicas. Other sets of the deployment depend on the same count of
-// available machines. So if other sets have available machines, the caller must hold sharedState.shrinking until the
-// machines are deleted.
+// deletable reads the deployment from the API server, and returns those chosen machines that may still be deleted.
+// The deployment may have changed since it lowered the set's replicas. Other sets of the deployment depend on the
+// same count of available machines. Therefore, if other sets have available machines, the caller must hold
+// sharedState.shrinking until the machines are deleted.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -9,18 +9,18 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is the interval at which a set without capacity checks whether the other sets of its deployment have
-// fewer machines now. The set gets no events of machines in these sets.
+// capacityPoll is the interval at which a set without free capacity checks whether the other sets of its deployment
+// now have fewer machines. The set gets no events of machines in these sets.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that cannot create more machines now.
 const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. " +
 	"This set creates more when the other sets of the deployment have fewer."
 
-// readCapacity determines how many of the set's replicas must not get a machine now, because the deployment has too
-// many machines. All sets of the deployment together may have at most replicas + maxSurge machines. The deployment
-// already observed this limit when it raised the set's replicas. But if the deletion of machines is blocked, another
-// set may have more machines than the deployment expected (rule set-keeps-deployment-available).
+// readCapacity determines for how many of the set's replicas no machine may be created now, because the deployment
+// has too many machines. All sets of the deployment together may have at most replicas + maxSurge machines. The
+// deployment already considered this limit when it raised the set's replicas. But if the deletion of machines is
+// blocked, another set may have more machines than the deployment expected (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0

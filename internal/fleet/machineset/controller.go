@@ -39,7 +39,8 @@ const (
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
-	// maxRounds is the maximum number of rounds of one pass. The next pass continues when other sets have had their turn.
+	// maxRounds is the maximum number of rounds of one pass. The remaining work is done in another pass, after
+	// other sets have had their turn.
 	maxRounds = 64
 )
 
@@ -59,23 +60,25 @@ type Options struct {
 	// version is unknown. If the version is unknown, the reconciler counts machines only in live reads. If the field is
 	// nil, Register sets it from the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns the reason why this process must not create or remediate machines now. If the reason is empty, the
-	// process may do both. If the field is nil, the process always may.
+	// Stopped returns the reason why this process must not create or remediate machines now. If the reason is
+	// empty, the process may create and remediate machines. If the field is nil, the process may always create and
+	// remediate machines.
 	Stopped func() Reason
 	// Run calls f with each number from 0 to n-1, and returns when all calls have returned. Defaults to parallel calls.
 	Run func(n int, f func(i int))
 	// NewName returns a name for a new Machine of a set. It must never return the same name twice. The default is the
 	// set's name with 5 random characters.
 	NewName func(set string) string
-	// Remediated is called, for a metric, for each machine that was deleted in order to be replaced. The reason is the
-	// machine's failure, or the policy that found the machine unhealthy. The field may be nil.
+	// Remediated is called for each machine that was deleted in order to be replaced. The callback updates a
+	// metric. The reason is the machine's failure, or the policy that found the machine unhealthy. The field may be
+	// nil.
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote based only on data that its cache already contained.
-	// The field may be nil.
+	// Decided records the generations of sets that this process wrote. For each of these writes, the process used
+	// only data that was already in its cache. The field may be nil.
 	Decided *freshness.Decisions
 	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
@@ -135,21 +138,22 @@ type pass struct {
 	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
-	// live is the number of machines that are not being deleted.
+	// live is the number of machines of the set that are not being deleted.
 	live int
-	// If trusted is true, the number of the machines may be trusted. If asNewAsSpec is true, the machines are at least as
-	// new as the set's spec.
+	// If trusted is true, the observed number of machines is certain to be correct. If asNewAsSpec is true, the
+	// machines are at least as new as the set's spec.
 	trusted, asNewAsSpec bool
 
 	// batch is the maximum number of machines that the next round may create. Before the first round it is 0.
 	batch int
-	// notAdoptable contains machines that look like orphans in the cache, but not in a live read.
+	// notAdoptable contains machines that are orphans in the cache, but not according to a live read.
 	notAdoptable map[types.UID]bool
 	// failure is the reason why a machine could not be created or deleted.
 	failure Reason
-	// deletionBlocked is true if the deployment still needs a machine that the plan would have deleted.
+	// deletionBlocked is true if the plan does not delete a surplus machine, because the deployment still needs the
+	// machine.
 	deletionBlocked bool
-	// cacheStale is true if the cache contains machines that no longer exist, or reasons to replace machines that no
+	// cacheStale is true if the cache contains machines that no longer exist, or reasons for replacements that no
 	// longer apply.
 	cacheStale bool
 	done       actions
@@ -210,7 +214,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// count counts the machines, and reads the limits that the set shares with the other sets of its deployment.
+// count counts the machines of the set, and reads the limits that the set shares with the other sets of its
+// deployment.
 func (p *pass) count(ctx context.Context) error {
 	p.state.Steady, p.state.Others = p.known.steady.sort(p.state.Set, p.state.Machines, p.state.Now)
 	p.live = len(p.state.Steady) + countLive(p.state.Others)
@@ -226,8 +231,8 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether a new plan must be made from a live LIST. The result atLeast is the resource version that
-// the LIST must have reached, or "" if it must be the newest version.
+// needsLive reports whether a new plan must be made from a list that is read from the API server. The result
+// atLeast is the resource version that the LIST must have reached, or "" if it must be the newest version.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
@@ -235,8 +240,8 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
 	case plan.Create > 0 && !p.asNewAsSpec && p.mayReceiveMachines():
-		// The deployment raises replicas to count machines that were handed over. If the set has not seen such a machine yet,
-		// it would create another machine.
+		// The deployment raises replicas by the number of machines that were handed over to the set. If the set did
+		// not see such a machine in the cache yet, it would create an additional machine.
 		return true, p.known.specVersion
 	}
 	return false, ""
@@ -248,7 +253,7 @@ func (p *pass) mayReceiveMachines() bool {
 		p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// requeueIn requests another pass after at most d. Zero means never.
+// requeueIn requests another pass after the duration d or earlier. Zero means never.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d

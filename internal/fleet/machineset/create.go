@@ -26,8 +26,8 @@ const (
 )
 
 // create creates at most n machines, but no more than the batch permits. The size of the batch doubles with every round
-// that succeeds. So if a quota or a webhook rejects the machines of a set, the set sends only a few requests, and not
-// thousands.
+// that succeeds. Therefore, if a quota or a webhook rejects the machines of a set, the set sends only a few
+// requests instead of thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -49,14 +49,14 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 		if result.machine != nil && !result.existed {
 			p.done.created.add(result.machine)
 		}
-		// If a machine already existed, the cache may not contain it.
+		// If a machine with the chosen name already existed, the cache may lack this machine.
 		if result.existed || freshness.Ambiguous(result.err) {
 			p.known.cache.Invalidate()
 		}
 		failure = firstError(failure, result.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Replacements that count against the budget come first, so that the budget is never exceeded.
+	// Replacements that count against the budget are created first, so that the budget is never exceeded.
 	unassigned := in.unassigned()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
 	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(unassigned, len(names)):])
@@ -75,7 +75,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 		failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
-	// The backoff begins with the response of the API server, because the request may have taken longer than the backoff.
+	// The backoff begins when the API server responds, because the request may have taken longer than the backoff.
 	now := p.Clock.Now()
 	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
 	p.requeueIn(p.known.creation.until.Sub(now))
@@ -89,8 +89,8 @@ type createResult struct {
 	err     error
 }
 
-// createOne creates one machine. It chooses the name before the request. If the request seems to fail although the
-// machine was created, createOne therefore recognizes the machine.
+// createOne creates one machine. createOne chooses the name before it sends the request. Therefore, if the request
+// seems to fail although the machine was created, createOne recognizes the machine by its name.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -116,7 +116,7 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 }
 
 // provider returns the provider of the set's machines, or "" if the provider is not known yet. In that case, the
-// provider process itself adds the label.
+// provider process itself later adds the label to the machines.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {

@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Disruption is the part of a State that limits disruptions.
+// Disruption is the part of a State that describes the limits of disruptions.
 type Disruption struct {
 	// Ask returns which of the candidates may be disrupted now, and which may not be. If Ask is nil, all candidates may be
 	// disrupted, because there is no budget and no machine is exempt.
@@ -82,7 +82,8 @@ func (p *Plan) removeDenied(s State) {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
-// deny records machines that must not be disrupted now, and requests another plan in order to ask again.
+// deny records machines that must not be disrupted now, and requests another plan so that the budgets are asked
+// again.
 func (p *Plan) deny(denied []disruption.Denial) {
 	p.Denied = append(p.Denied, denied...)
 	if len(denied) > 0 {
@@ -90,7 +91,7 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// recordPlanned records which of the permitted candidates the plan disrupts. If the plan is carried out later,
+// recordPlanned records which of the permitted candidates the plan will disrupt. If the plan is postponed,
 // candidates with a lower priority must not take the room of these machines in the meantime.
 func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
@@ -107,8 +108,8 @@ func (p *Plan) recordPlanned() {
 	}
 }
 
-// waitForWindows requests another plan for the time at which a window or the end of an exemption may allow a denied
-// disruption.
+// waitForWindows requests another plan at the time at which a window or the end of an exemption may permit a
+// disruption that is denied now.
 func (p *Plan) waitForWindows(now time.Time) {
 	for _, d := range p.Denied {
 		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
@@ -118,7 +119,7 @@ func (p *Plan) waitForWindows(now time.Time) {
 }
 
 // exemptLast moves machines that are exempt from disruption to the end of the list, so that other machines are deleted
-// if possible. The list mayBeExempt contains all exempt machines.
+// if possible. The list mayBeExempt contains all exempt machines, and possibly other machines.
 func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 	if !slices.ContainsFunc(mayBeExempt, func(m *v1beta1.Machine) bool {
 		_, exempt := disruption.ExemptUntil(m, now)
@@ -162,8 +163,8 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may disrupt any machine. If not, the pass does not read budgets. The parameter live
-// is the number of machines that are not being deleted.
+// mayDisrupt reports whether a plan may disrupt any machine. If not, the pass does not read budgets. The parameter
+// live is the number of machines of the set that are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
@@ -173,7 +174,8 @@ func (s *State) mayDisrupt(live int) bool {
 }
 
 // readRollout determines whether the set is outdated, and by how many machines the deployment exceeds the maximum
-// during a rollout. The machines beyond this maximum are deleted because the deployment was scaled down.
+// number that a rollout permits. The machines beyond this maximum are deleted because the deployment was scaled
+// down.
 func (p *pass) readRollout(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	siblings, err := p.siblings(ctx)
@@ -218,9 +220,9 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// grant takes room in the budgets for those of the machines that need it according to the plan. It returns the machines
-// except those whose disruption is denied now. Another controller may have taken the room since the plan was made. The
-// caller must call Ledger.Settle for each returned machine.
+// grant takes room in the budgets for those of the given machines that, according to the plan, need room. It
+// returns the given machines except those whose disruption is denied now. Another controller may have taken the
+// room since the plan was made. The caller must call Ledger.Settle for each returned machine.
 func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	var candidates []disruption.Candidate
 	for _, m := range machines {
@@ -243,7 +245,7 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 }
 
 // deniedMessage returns a message that explains why machines must not be disrupted now. The message names only one
-// machine. With a count, the message would change with every machine.
+// machine. If the message contained a count, it would change with every machine.
 func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)
@@ -255,7 +257,7 @@ func deniedMessage(denied []disruption.Denial) string {
 // same time.
 const waitingSpacing = 200 * time.Millisecond
 
-// asker returns the identity of a set in requests to the Ledger.
+// asker returns the identity of a set for requests to the Ledger.
 func asker(key types.NamespacedName) disruption.Asker {
 	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
 }

@@ -1,4 +1,4 @@
-// Package machineset keeps the number of machines of a MachineSet at its replicas.
+// Package machineset keeps the number of machines of a MachineSet equal to spec.replicas.
 //
 // A pass over a set consists of rounds. Each round has three steps:
 //
@@ -10,7 +10,7 @@
 //   - Apply: apply.go and create.go carry the plan out, and handover.go moves machines to another set of the
 //     deployment.
 //
-// A pass ends when a round finds nothing to do, or nothing that may be done now. It then writes the status (status.go,
+// A pass ends when a round finds no change that is needed or permitted now. It then writes the status (status.go,
 // report.go).
 //
 // The number of machines is exact because of how fresh the data of each decision is:

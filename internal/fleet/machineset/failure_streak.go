@@ -14,9 +14,9 @@ import (
 )
 
 // Some mistakes break every new machine of a set in the same way: a wrong image, invalid user data, or a cloud
-// controller that gives Nodes another provider ID. Each replacement then costs an instance until spec.timeouts.creation
-// has passed, and may leave a Node behind. So after some consecutive replacements of this kind, the set stops and
-// replaces only one machine per hour.
+// controller that gives Nodes another provider ID. In this case, each replacement costs an instance until
+// spec.timeouts.creation has passed, and may leave a Node behind. Therefore, after a few consecutive replacements
+// of this kind, the set stops and replaces only one machine per hour.
 
 const (
 	// failuresInARow is the number of consecutive failed replacements after which a set stops replacing machines.
@@ -27,8 +27,9 @@ const (
 )
 
 // failureStreak counts consecutive machines that a set replaced because their instances never became Ready Nodes, all
-// for the same reason. The streak ends when a machine of at most the same age joins the cluster. The count is kept only
-// in memory. After a restart, the condition ReplicaFailure shows whether the set has stopped.
+// for the same reason. The streak ends when a machine joins the cluster that is not older than the machines of the
+// streak. The count is kept only in memory. After a restart, the condition ReplicaFailure shows whether the set has
+// stopped.
 type failureStreak struct {
 	// template is the template of the machines. It is nil before the first pass.
 	template *v1beta1.MachineTemplateSpec
@@ -36,8 +37,8 @@ type failureStreak struct {
 	// condition ReplicaFailure.
 	count           int
 	reason, message string
-	// oldest is the creation time of the oldest machine of the streak, by the API server's clock. last is the time at
-	// which the last machine of the streak was replaced.
+	// oldest is the creation time of the oldest machine in the streak, according to the API server's clock. last is
+	// the time at which the last machine of the streak was replaced.
 	oldest, last time.Time
 }
 
@@ -78,15 +79,15 @@ func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Mac
 	}
 }
 
-// add records machines that were deleted in order to be replaced. If a machine had joined the cluster or never had an
-// instance, it neither extends the streak nor ends it.
+// add records machines that were deleted in order to be replaced. A machine that had joined the cluster or never
+// had an instance neither extends nor ends the streak.
 func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		reason, why := neverJoined(m)
 		if reason == "" {
 			continue
 		}
-		// If a streak was restored from a condition, its reason is not known.
+		// If a streak was restored from a condition, the reason of the streak is not known.
 		if r.count > 0 && r.reason != "" && r.reason != reason {
 			*r = failureStreak{template: r.template}
 		}
@@ -102,8 +103,8 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns why a machine is replaced that has an instance but was never a Ready Node. For any other machine,
-// the reason is empty.
+// neverJoined returns the reason for the replacement of a machine that has an instance but was never a Ready Node.
+// For any other machine, the reason is empty.
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {

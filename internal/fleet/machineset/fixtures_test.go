@@ -58,8 +58,8 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of the set that aSet returns. Without options, the machine has been Pending for an hour.
-// newMachine panics if the options result in a state that no controller ever writes.
+// newMachine returns a machine of the set that aSet returns. Without options, the machine has been Pending for an
+// hour. If the options result in a state that no controller ever writes, newMachine panics.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"

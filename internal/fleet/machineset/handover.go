@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// handOverPoll is the interval at which a set checks whether the set that receives its machines is ready.
+// handOverPoll is the interval at which a set checks whether the set that will receive its machines is ready.
 const handOverPoll = time.Second
 
 // handOver plans to hand over n machines. If onlySelected is true, it hands over at most n of the selected machines.
@@ -64,9 +64,9 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as it must be after the hand-over: with the owner, the labels and the instance
-// specification of the template's set. The selection label is removed, because the label selected the machine only for
-// this update.
+// receive returns the machine as it must be after the hand-over: it has the set of the template as its owner, and
+// the labels and the instance specification of this set. The selection label is removed, because it was set only
+// for this update.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -113,8 +113,9 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over. It patches each machine once, and the patch fails if there is a conflict. handOver
-// first reads the receiving set live, because the garbage collector would delete a machine whose set no longer exists.
+// handOver hands machines over. It sends one patch per machine, and the patch fails if there is a conflict.
+// handOver first reads the receiving set from the API server, because the garbage collector would delete a machine
+// whose set no longer exists.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {

@@ -68,8 +68,8 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steady); err != nil {
 			return err
 		}
-		// The cache may have become trustworthy while the list waited for this process's own writes. In that case, list once
-		// more.
+		// While the list waited for this process's own writes, the cache may have become trustworthy. In that case,
+		// list once more.
 		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
 			break
 		}
@@ -87,7 +87,7 @@ func (r *Reconciler) cacheVersion() string {
 }
 
 // cachedMachines returns the machines of a set from the cache, without preserved ones. The caller must not change them.
-// Machines in known are not checked for preservation again.
+// It does not check again whether machines in known are preserved.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -130,8 +130,9 @@ func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
 		selector.Matches(labels.Set(m.Labels))
 }
 
-// observeLive replaces the observed machines with those in a live LIST. If atLeast is not empty, the API server may
-// answer the LIST from its own cache, provided that its cache is at least as new as this resource version.
+// observeLive replaces the observed machines with the machines in a list from the API server. If atLeast is not
+// empty, the API server may answer the LIST from its own cache, provided that its cache is at least as new as this
+// resource version.
 func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -153,9 +154,9 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// A machine that no longer matches the selector counts until it is released. If machines are missing, a former leader
-	// may have created machines that no longer match the selector and are not in the cache yet. Find these machines by
-	// their label.
+	// A machine that no longer matches the selector is counted until it is released. If machines are missing, a
+	// former leader may have created machines that no longer match the selector and are not in the cache yet. Find
+	// these machines by their label.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
 		labeled, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {
@@ -168,14 +169,16 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			}
 		}
 	}
-	// If a machine is in the cache but in neither LIST, it no longer exists or has lost that label as well.
+	// If a machine is in the cache but in neither LIST, either it no longer exists, or it has also lost the label
+	// that names the set.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
 		return err
 	}
 	p.state.Machines = slices.Concat(machines, found)
-	// Orphans come from the same LIST. If a machine has lost its owner reference, it is adopted again and not replaced.
+	// Orphans come from the same LIST. If a machine has lost its owner reference, it is adopted again instead of
+	// being replaced.
 	p.state.Orphans = orphans
 	p.asNewAsSpec = true
 	if atLeast == "" {
@@ -256,7 +259,7 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 }
 
 // countInFlight counts the remediations in progress, in this set and in the other sets of its deployment. It also
-// updates the backoffs and records that depend on the state of the set's machines.
+// updates the backoffs and the records that depend on the state of the set's machines.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
 	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
@@ -308,7 +311,7 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// refreshReplacements returns how many remediations are in progress in a set, and whether a replacement has become
+// refreshReplacements returns the number of remediations in progress in a set, and whether a replacement has become
 // available.
 func (p *pass) refreshReplacements(set *v1beta1.MachineSet,
 	machines []*v1beta1.Machine) (inFlight int, recovered bool) {

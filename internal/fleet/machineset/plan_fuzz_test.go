@@ -163,7 +163,7 @@ func (w *world) plan() Plan {
 	return p
 }
 
-// check checks that a plan satisfies the invariants.
+// check fails the test if a plan violates an invariant.
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())

@@ -19,7 +19,8 @@ import (
 const preservedPoll = time.Minute
 
 // withoutDueForPreservation returns the machines except those that are about to be preserved. The controller of
-// Machines will remove these machines from the set. Only after that may the set replace them.
+// Machines will remove these machines from the set. The set must not replace these machines before they are
+// removed.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -64,9 +65,9 @@ func fleetUID(set *v1beta1.MachineSet) string {
 	return string(set.UID)
 }
 
-// countReleased counts the live orphans that this set, or another set of its deployment, released because they lost the
-// labels of the selector. Without this count, the set would create machines endlessly if another client removed the
-// labels of each new machine.
+// countReleased counts the live orphans that this set or another set of its deployment released, because the labels
+// of these machines no longer match the selector. If they were not counted, the set would create machines endlessly
+// if another client removed the labels of each new machine.
 func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	from := fleetUID(set)
 	for i := range orphans {

@@ -20,9 +20,8 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is the time for which the set waits for a health check to withdraw its request after the machine has
-// become Ready. The health check and the set use different caches. After an outage, the set's cache may be updated
-// first.
+// recoveryGrace is how long the set waits for a health check to withdraw its request after the machine has become
+// Ready. The health check and the set use different caches. After an outage, the set's cache may be updated first.
 const recoveryGrace = time.Minute
 
 // remediable reports whether the set may delete the machine in order to replace it.
@@ -53,10 +52,10 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// remediate plans the deletion of failed and unhealthy machines. It includes all machines whose instance is lost, and
-// other machines as far as maxInFlight and the budgets permit. While the API rejects new machines, failed machines are
-// kept, because they may recover and can be inspected. Unlaunchable machines prevent only the creation of machines, and
-// not the replacement of other failed machines.
+// remediate plans the deletion of failed and unhealthy machines. The plan includes all machines whose instance is
+// lost. It includes other machines as far as maxInFlight and the budgets permit. While the API rejects new
+// machines, failed machines are kept, because they may recover and can be inspected. Unlaunchable machines prevent
+// only the creation of machines. They do not prevent the replacement of other failed machines.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -69,8 +68,8 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		p.requeueFrozen(s)
 		return
 	}
-	// If the set must not create machines, its deployment creates the replacements. So the checks before a creation do not
-	// apply.
+	// If the set must not create machines, its deployment creates the replacements. Therefore the checks that
+	// precede a creation do not apply.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
@@ -115,8 +114,8 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, may...)
 }
 
-// instanceLost reports whether the machine's instance is gone, or is about to be removed by the cloud. It would not
-// help to delay the replacement of such a machine.
+// instanceLost reports whether the machine's instance is gone, or is about to be removed by the cloud. A delay of
+// the replacement would not help such a machine.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
@@ -146,9 +145,9 @@ type recovery struct {
 // This time comes from the process's own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and the later one of the transition times of both conditions. If the
-// machine has not recovered, it returns false. A request by the annotation machinist.dev/remediate does not depend on
-// the machine's health, so such a machine never counts as recovered.
+// recoveryOf returns the recovery of a machine, and the later one of the two transition times. If the machine has
+// not recovered, it returns false. A request with the annotation machinist.dev/remediate does not depend on the
+// machine's health, so a machine with this annotation never counts as recovered.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
@@ -187,10 +186,11 @@ func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recov
 	return left
 }
 
-// graceLeft returns for how much longer a machine must not be replaced because it has recovered. If the result is zero
-// or less, the machine may be replaced. The grace period begins when this process sees the recovery, because the times
-// in the conditions come from the clocks of other hosts. It also ends when the times in the conditions are so old that
-// no difference between clocks can matter. Otherwise, a process that restarts often would never replace the machine.
+// graceLeft returns how long a machine that has recovered must still not be replaced. If the result is zero or
+// less, the machine may be replaced. The grace period begins when this process sees the recovery, because the times
+// in the conditions come from the clocks of other hosts. The grace period also ends when the times in the
+// conditions are so old that a difference between clocks cannot matter. Otherwise, a process that restarts often
+// would never replace the machine.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -220,8 +220,8 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	return n
 }
 
-// Replacements contains the remediations of a set that are in progress. Each entry is the name of the new machine that
-// replaces a deleted machine, or "" until the new machine exists.
+// Replacements contains the replacements of a set that are in progress. Each entry is the name of the new machine
+// that replaces a deleted machine. The entry is "" until the new machine exists.
 //
 // If the instance of a machine vanished, its replacement is kept in a separate list, because such replacements do not
 // count against the budget.
@@ -280,7 +280,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// The replacement has not been created yet, or no longer exists. The next new machine counts as the replacement.
+			// The replacement has not been created yet, or no longer exists. The next machine that is created
+			// counts as the replacement.
 			left = append(left, "")
 			missing--
 		case m == nil: // No machine is missing any more, because replicas were lowered.
@@ -332,7 +333,7 @@ func (r Replacements) unassigned() (n int) {
 	return n
 }
 
-// Assign records the names of created machines as the replacements that had not been created yet.
+// Assign records the names of created machines for those replacements that had not been created yet.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {

@@ -14,8 +14,8 @@ import (
 )
 
 // expiresAt returns the time at which a machine exceeds the template's expireAfter, or the zero time if it never
-// expires. If many machines were created at the same time, their replacements must be spread. So each machine expires
-// up to a tenth of expireAfter earlier, depending on its UID.
+// expires. If many machines were created at the same time, their replacements must be spread over time. Therefore
+// each machine expires up to a tenth of expireAfter earlier, depending on its UID.
 func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	if t.ExpireAfter == nil || t.ExpireAfter.Duration <= 0 {
 		return time.Time{}
@@ -62,8 +62,8 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	}
 }
 
-// markExpired adds the annotation to a machine that is too old, or removes an annotation that no longer applies. The
-// parameter to is the desired state of the machine because of other changes, or nil if there are none. The result is
+// markExpired adds the annotation to a machine that is too old, or removes an annotation that no longer applies.
+// The parameter to is the desired state of the machine after other changes, or nil if there are none. The result is
 // the desired state with the annotation, or nil if nothing changes.
 func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)

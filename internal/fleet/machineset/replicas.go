@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// errReplicasStored ends a pass that stored spec.replicas. The event about this write, or about the write that
-// conflicted with it, triggers the next pass.
+// errReplicasStored ends a pass that stored spec.replicas. The event about this write, or about a conflicting write
+// of another client, triggers the next pass.
 var errReplicasStored = errors.New("spec.replicas was stored")
 
 // storeReplicas writes spec.replicas of a set that was created without this field and without the webhook that sets it.

@@ -51,7 +51,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	return nil
 }
 
-// reportAfter writes the status after the last round of a pass, from a new observation.
+// reportAfter observes the set again after the last round of a pass, and then writes the status.
 func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether the status of a condition has changed, or whether a condition is True for another reason. It
-// ignores the end of scaling, because a rollout immediately changes the replicas again.
+// urgent reports whether the status of a condition has changed, or whether a condition is True for another reason.
+// It ignores the end of a scaling, because a rollout immediately changes the replicas again.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -125,8 +125,8 @@ func (p *pass) recordActions() {
 	}
 }
 
-// event records an event on the set. It omits the set's resource version, so that a repeated event increments the count
-// of the same Event.
+// event records an event on the set. The event omits the resource version of the set, so that a repeated event
+// increments the count of the same Event object.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name,

@@ -27,8 +27,8 @@ const (
 	// machines of this configuration.
 	maxRejectedMachines = 3
 
-	// frozenPoll is the interval at which a set with missing machines checks whether the process may create machines
-	// again.
+	// frozenPoll is the interval at which a frozen set with missing machines checks whether the process may create
+	// machines again.
 	frozenPoll = 10 * time.Second
 )
 
@@ -41,7 +41,7 @@ type State struct {
 	// Steady contains the Machines that are known to be steady (see isSteady), and Others contains all other Machines. If
 	// Steady is empty, Decide checks all Machines and ignores Others.
 	Steady, Others []*v1beta1.Machine
-	// Receiver is the set that machines are handed over to. It is nil if no set is ready to receive machines.
+	// Receiver is the set to which machines are handed over. It is nil if no set is ready to receive machines.
 	Receiver *v1beta1.MachineSet
 	// Expecting is true while another set hands machines over to this set. The set then creates no machines, because the
 	// machines that it receives may be enough.
@@ -58,17 +58,18 @@ type State struct {
 	MaxReplacing int
 	// Surge is how many machines the set's deployment may have in addition to its replicas.
 	Surge int
-	// OverCapacity is how many of the set's replicas must not get a machine now, because the other sets of the deployment
-	// have too many machines. All sets together may have at most the deployment's replicas + maxSurge machines.
+	// OverCapacity is the number of the set's replicas for which no machine may be created now, because the other
+	// sets of the deployment have too many machines. All sets together may have at most the deployment's replicas +
+	// maxSurge machines.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
-	// MaxInFlight is how many replacements of failed or unhealthy machines may be in progress at a time. InFlight is how
-	// many are in progress now, in all sets of the deployment.
+	// MaxInFlight is how many replacements of failed or unhealthy machines may be in progress at a time. InFlight
+	// is the number of such replacements that are in progress now, in all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries contains the machines that are Ready although a health check requested their remediation, with the times
-	// at which this process first saw that.
+	// Recoveries contains the machines that are Ready although a health check requested their remediation. For each
+	// machine, it contains the time at which this process first observed this state.
 	Recoveries recoveries
 	// After a failure, the set does not remediate machines before NextRemediation, and does not create machines before
 	// NextCreation.
@@ -98,9 +99,9 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 // Reason contains the reason and the message of a condition. An empty Reason means that the condition must not be True.
 type Reason struct{ Reason, Message string }
 
-// Plan describes the next changes of a set. Its parts are independent: all bounds hold even if the parts are carried
-// out in another order, or if only some of them are carried out. After that, the set makes another plan, until a plan
-// is Settled.
+// Plan describes the next changes of a set. The parts of a plan are independent: all bounds hold even if the parts
+// are carried out in another order, or if only some of them are carried out. After the plan has been carried out,
+// the set makes another plan, until a plan is Settled.
 type Plan struct {
 	// Release contains machines that no longer match the selector.
 	Release []*v1beta1.Machine
@@ -110,8 +111,9 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete contains surplus machines to delete. Chosen is true if they were chosen from a larger number of machines.
-	// Blocked contains available surplus machines that are kept until the deployment can spare them.
+	// Delete contains surplus machines to delete. Chosen is true if the machines to delete were chosen from a
+	// larger number of machines. Blocked contains available surplus machines that are kept until the deployment can
+	// spare them.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
 	// Remediate contains machines to delete in order to replace them.
@@ -123,7 +125,7 @@ type Plan struct {
 
 	// CreationBlocked is the reason why the set creates fewer machines than are missing.
 	CreationBlocked Reason
-	// Frozen is the reason why the set creates no machines, if it was stopped for safety.
+	// Frozen is the reason why the set creates no machines because it was stopped for safety.
 	Frozen Reason
 	// Unadopted contains orphans that the set does not adopt. UnadoptedReason is the reason for that.
 	Unadopted       []*v1beta1.Machine
@@ -136,10 +138,10 @@ type Plan struct {
 	// Wait is the time after which to make another plan, even without an event. Zero means never.
 	Wait time.Duration
 
-	// asked contains the candidates whose disruption the budgets permit. Immediately before it disrupts a candidate, the
-	// set must also get a grant from the Ledger.
+	// asked contains the candidates whose disruption the budgets permitted. Immediately before it disrupts a
+	// candidate, the set must also obtain a grant from the Ledger.
 	asked map[types.UID]disruption.Candidate
-	// planned contains those candidates in asked that the plan disrupts, even if the plan is postponed.
+	// planned contains the candidates in asked that the plan disrupts, even if the plan is postponed.
 	planned []disruption.Candidate
 	// expiring contains the machines that must be marked because they are too old.
 	expiring map[types.UID]bool
@@ -157,7 +159,7 @@ func (p Plan) DependsOnCount() bool {
 }
 
 // withoutCounting returns the plan without the changes that depend on the number of machines. The set makes another
-// plan after d.
+// plan after the duration d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -197,8 +199,8 @@ func Decide(s State) Plan {
 	}
 	unsteady := active[len(steady):]
 	replaced := s.replacedOnRequest(unsteady)
-	// A machine that is being released counts until the cache shows that it was released. Until then, the set neither
-	// deletes nor creates a machine because of the release.
+	// A machine that is being released is counted until the cache shows that it was released. Before that, the set
+	// neither deletes nor creates a machine because of the release.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
@@ -252,9 +254,9 @@ func Decide(s State) Plan {
 }
 
 // selectorOf returns the selector of a valid set, or the reason why the set is invalid. The API rejects invalid sets.
-// If an invalid set exists nevertheless, it must do no harm. An empty selector would adopt all machines. A set would
-// create machines endlessly if its new machines do not match its selector, or if its template annotates them for
-// deletion.
+// If an invalid set exists nevertheless, it must not cause any damage. A set with an empty selector would adopt all
+// machines. A set would create machines endlessly if its new machines do not match its selector, or if its template
+// annotates them for deletion.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration,
@@ -283,8 +285,8 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	return selector, Reason{}
 }
 
-// adopt plans the adoption of orphans, the best first. The parameter missing is their maximum number, and the result is
-// their actual number.
+// adopt plans the adoption of orphans, beginning with the most suitable machines. The parameter missing is the
+// maximum number of machines to adopt, and the result is the actual number.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -308,7 +310,7 @@ func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	}
 }
 
-// create plans the creation of machines. The parameter missing is their maximum number.
+// create plans the creation of machines. The parameter missing is the maximum number of these machines.
 func (p *Plan) create(s State, missing int) {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		return
@@ -344,8 +346,8 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// requeueFrozen requests another plan later if the whole process is stopped. The freeze label needs no such request,
-// because a change of the label triggers an event.
+// requeueFrozen requests another plan later if the whole process is stopped. If only the freeze label is set, no
+// such request is needed, because a change of the label triggers an event.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
@@ -449,15 +451,15 @@ func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	return sorted[:min(n, len(sorted))]
 }
 
-// namesOf returns the first few names of the machines, and the number of the other machines.
+// namesOf returns a text with the first few names of the machines and the number of the other machines.
 func namesOf(machines []*v1beta1.Machine) string {
 	var t tally
 	t.add(machines...)
 	return t.String()
 }
 
-// tally counts machines and keeps the first few names. It does not keep the machines themselves, because a pass may
-// delete thousands of them and the cache soon contains newer versions.
+// tally counts machines and stores the first few names. It does not store the machines themselves, because a pass
+// may delete thousands of machines, and the cache soon contains newer versions of them.
 type tally struct {
 	n     int
 	names []string
@@ -473,7 +475,7 @@ func (t *tally) add(machines ...*v1beta1.Machine) {
 	t.names = t.names[:min(len(t.names), shown)]
 }
 
-// String returns the first few names, and the number of the other machines.
+// String returns a text with the first few names and the number of the other machines.
 func (t tally) String() string {
 	if more := t.n - len(t.names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)

@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// sharedState is the memory of a Reconciler. If it is lost, the Reconciler needs more reads and time, but the number of
-// machines stays exact.
+// sharedState is the memory of a Reconciler, which its workers share. If it is lost, the Reconciler needs more
+// reads and time, but the number of machines stays exact.
 type sharedState struct {
-	// remediating contains a lock for each deployment, and for each set without a deployment. Because several sets may
-	// share a budget, the lock is held from the count of remediations in progress until the new deletions are part of this
-	// count.
+	// remediating contains a lock for each deployment, and for each set without a deployment. Several sets may
+	// share a budget. Therefore the lock is held from the count of remediations in progress until the new deletions
+	// are included in this count.
 	remediating keylock.Locks
 	// shrinking contains a lock for each deployment. If several sets of the deployment have available machines, the lock
 	// is held from the count of available machines until the deletions that depend on this count are done.
@@ -26,13 +26,14 @@ type sharedState struct {
 	// cache tracks whether the cache may be trusted to contain the machines of other sets.
 	cache freshness.Tracker
 	sets  map[types.NamespacedName]*setState
-	// replacements contains the replacements in progress of each set, by UID. The sets of a deployment share one limit.
+	// replacements contains the replacements of each set that are in progress, by the UID of the set. The sets of a
+	// deployment share one limit.
 	replacements map[types.UID]Replacements
 	// sizes contains the number of machines that each set had when it was last observed.
 	sizes map[types.NamespacedName]int
 }
 
-// setState is the state of one set. Only the worker that reconciles the set uses it.
+// setState is the state of one set. It is used only by the worker that reconciles the set.
 type setState struct {
 	uid types.UID
 	// cache tracks whether the number of the set's machines in the cache may be trusted.
@@ -45,22 +46,24 @@ type setState struct {
 	// batch is the maximum number of machines that the first round of a pass may create, or 0 if the last creation did not
 	// succeed.
 	batch int
-	// awaited is the version of the set for which a pass has already waited for an equally new cache of machines.
+	// awaited is the version of the set for which a pass has already waited until the cache of machines is equally
+	// new.
 	awaited string
 	// remediation and creation are the backoffs after failures. creationFailure is the reason why the last creation
 	// failed.
 	remediation, creation backoff
 	creationFailure       Reason
 	failureStreak         failureStreak
-	// lostReplacements contains the machines that replace machines whose instance vanished, and that are not available
-	// yet. lost is the backoff in case some of these vanish as well.
+	// lostReplacements contains the machines that replace machines whose instance vanished, and that are not
+	// available yet. lost is the backoff that applies if the instance of such a replacement vanishes as well.
 	lostReplacements Replacements
 	lost             backoff
-	// recoveries contains the recoveries of the set's machines when these were last observed.
+	// recoveries contains the recoveries of the set's machines at the time of the last observation.
 	recoveries recoveries
-	// steady contains the machines that the set only counts and does not check.
+	// steady contains the machines that the set only counts, without checking them.
 	steady steadyMachines
-	// updated records when each machine was last patched in place, until the machine is in sync with the template.
+	// updated contains the time at which each machine was last patched in place. The entry is removed when the
+	// machine is in sync with the template.
 	updated map[types.UID]updateSent
 }
 
@@ -134,14 +137,14 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// listed records that a live LIST, which began at the mark, returned this resource version.
+// listed records the resource version of a live LIST that began at the mark.
 func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Listed(began, version)
 }
 
-// invalidateCache records that the outcome of a write is unknown.
+// invalidateCache records that it is unknown whether a write succeeded.
 func (m *sharedState) invalidateCache() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,12 +174,12 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updateRetry is the minimum time between two patches of a machine for the same generation of its set. This prevents a
-// hot loop if another writer keeps reverting the patch.
+// updateRetry is the minimum time between two patches of a machine for the same generation of its set. The delay
+// prevents a hot loop if another writer repeatedly reverts the patch.
 const updateRetry = time.Minute
 
-// dueUpdates returns the updates that were not tried recently, and the time until the first of the other updates may be
-// tried again.
+// dueUpdates returns the updates that were not tried recently. For the other updates, it returns the time until the
+// first of them may be tried again.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {

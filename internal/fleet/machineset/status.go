@@ -18,13 +18,14 @@ import (
 // maxFailedMachines is the maximum number of failed machines in the status.
 const maxFailedMachines = 10
 
-// Status returns the status of a set in the state s with the plan p. The parameter failure is the reason why a machine
-// could not be created or deleted in this pass. If nothing failed, this reason is empty.
+// Status returns the status of a set with the state s and the plan p. The parameter failure is the reason why a
+// machine could not be created or deleted in this pass. If nothing failed, this reason is empty.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// The deployment relies on this value: once a generation is observed, the set does not act on earlier generations.
+		// The deployment relies on observedGeneration: when a generation is observed, the set no longer acts on
+		// earlier generations.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	steady, others := s.splitSteady()
@@ -96,8 +97,8 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that is True while there is a problem. The condition is missing until there is a problem for
-// the first time. The parameter resolved is the reason of the condition after the problem has ended.
+// problem sets a condition that is True while there is a problem. The condition is missing until the first problem
+// occurs. The parameter resolved is the reason of the condition after the problem has ended.
 func (c conditions) problem(condition string, problem Reason, resolved string) {
 	switch {
 	case problem.Reason != "":
@@ -133,8 +134,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady sets the condition MachinesReady. The message names only one machine. With a count, the message would
-// change with every machine.
+// machinesReady sets the condition MachinesReady. The message names only one machine. If the message contained a
+// count, it would change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
@@ -165,8 +166,9 @@ func unadopted(p Plan) Reason {
 		namesOf(p.Unadopted)}
 }
 
-// frozenBy returns why a set with the freeze label is frozen. If the value of the label is a known reason, that is the
-// reason. Otherwise it is the reason of the existing condition Frozen or, without such a condition, FrozenByLabel.
+// frozenBy returns the reason why a set with the freeze label is frozen. If the value of the label is a known
+// reason, the result is this reason. Otherwise the result is the reason of the existing condition Frozen. If this
+// condition does not exist, the result is FrozenByLabel.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -215,8 +217,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// brokenSince returns the time at which the machine stopped being Ready. If that is unknown, it returns the time of the
-// machine's last operation. If both times are unknown, the result is nil.
+// brokenSince returns the time at which the machine stopped being Ready. If this time is unknown, it returns the
+// time of the machine's last operation. If both times are unknown, the result is nil.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

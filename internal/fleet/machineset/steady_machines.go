@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// requestAnnotations contains the annotations that request an action or an exception from the set. A machine with one
-// of them is not steady.
+// requestAnnotations contains the annotations that request an action or an exception from the set. A machine with
+// one of these annotations is not steady.
 var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationReplace,
 	v1beta1.AnnotationDoNotDisrupt, v1beta1.AnnotationPreserve, v1beta1.AnnotationPreservedUntil}
 
-// isSteady reports whether a machine is steady, which means that the machine is as its set wants it and that no
-// decision about it is needed. A steady machine is Running, available and up to date, and in sync with the template.
-// Until the machine or the template changes, the set only counts this machine.
+// isSteady reports whether a machine is steady: the machine is as its set wants it, and no decision about it is
+// needed. A steady machine is Running, available and up to date, and in sync with the template. Until the machine
+// or the template changes, the set only counts this machine.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Running(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
 		machinestate.Available(m, set.Spec.MinReadySeconds, now) &&
@@ -31,18 +31,19 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// steadyMachines remembers the steady machines of a set, each with its resource version. Most machines of a large set
-// are steady and do not change between two passes, so they need not be checked again.
+// steadyMachines contains the steady machines of a set, each with its resource version. Most machines of a large
+// set are steady and do not change between two passes, so they need not be checked again.
 type steadyMachines struct {
-	// set is the version of the set for which the machines are steady. at is the time of the last call of sort.
+	// set is the version of the set for which the machines are steady. at is the time at which sort was last
+	// called.
 	set *v1beta1.MachineSet
 	at  time.Time
 	// known contains the resource versions of the steady machines, by UID.
 	known map[types.UID]string
 }
 
-// sort divides machines into steady machines and other machines. If a set is invalid or its machines expire, it has no
-// steady machines.
+// sort divides machines into steady machines and other machines. If a set is invalid, or if its machines expire, no
+// machine of the set is steady.
 func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machine,
 	now time.Time) (steady, others []*v1beta1.Machine) {
 	selector, unusable := selectorOf(set)

@@ -22,7 +22,7 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// These lists contain the entries of the maps, to compare them with those of each machine.
+	// These lists contain the entries of the maps. They are compared with the maps of each machine.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
@@ -39,7 +39,7 @@ func pairsOf(m map[string]string) pairs {
 	return p
 }
 
-// containedIn reports whether the map contains all the pairs.
+// containedIn reports whether the map contains all of these entries.
 func (p pairs) containedIn(m map[string]string) bool {
 	for i := range p {
 		if got, ok := m[p[i].key]; !ok || got != p[i].value {
@@ -49,7 +49,7 @@ func (p pairs) containedIn(m map[string]string) bool {
 	return true
 }
 
-// applied contains the keys that a template added to a machine.
+// applied contains the keys that a template has added to a machine.
 type applied struct {
 	Labels          []string `json:"labels,omitempty"`
 	Annotations     []string `json:"annotations,omitempty"`
@@ -122,8 +122,8 @@ func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
-// InSync reports whether one of the set's machines has all the template's fields, so that the set has nothing to
-// propagate to it.
+// InSync reports whether one of the set's machines has all fields of the template, so that the set has nothing to
+// propagate to the machine.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
 // propagate returns the machine with those fields of the template that are propagated in place. These are all fields
@@ -203,8 +203,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only if it is new in the template, because the owner of a hook removes it from a machine after
-// its work there. If add is false, mergeHooks adds no hooks.
+// mergeHooks adds a hook only if the hook is new in the template. The owner of a hook removes it from a machine
+// after its work there, and it must not be added again. If add is false, mergeHooks adds no hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {

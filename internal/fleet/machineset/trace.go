@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// reasonScaleDown is the reason in a trace if a machine was deleted because it was surplus.
+// reasonScaleDown is the reason in a trace for the deletion of a surplus machine.
 const reasonScaleDown = "ScaleDown"
 
-// traceBegins returns the time at which a traced request begins, or the zero time if tracing is off.
+// traceBegins returns the current time as the beginning of a traced request, or the zero time if tracing is off.
 func (p *pass) traceBegins() (began time.Time) {
 	if p.Tracer.On() {
 		began = p.Clock.Now()
@@ -36,7 +36,7 @@ func (p *pass) traceDeleted(m *v1beta1.Machine, began time.Time, reason string, 
 }
 
 // traceRequest reports a request in the trace of its machine. If the request is part of a rollout, it is also reported
-// in the trace of the rollout. Each of the two spans links to the other trace.
+// in the trace of the rollout. The spans in the two traces link to each other.
 func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.Span) {
 	about, rollout := tracing.MachineAttributes(m), p.rollout()
 	s.End, s.Key, s.Related = p.Clock.Now(), string(m.UID), rollout

@@ -144,7 +144,7 @@ func machineChanged() predicate.Predicate {
 	}}
 }
 
-// affectsSet reports whether a set must be reconciled because of a change of its machine.
+// affectsSet reports whether a change of a machine requires that its set is reconciled.
 func affectsSet(was, is *v1beta1.Machine) bool {
 	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
@@ -173,7 +173,7 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition reports whether two conditions have the same effect on a set. The reason has an effect only if the
+// sameCondition reports whether two conditions have the same effect on a set. The reason is relevant only if the
 // condition is not True.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {

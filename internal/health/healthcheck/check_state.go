@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is everything that a Reconciler remembers between passes. After a restart, timeouts start again. In addition,
-// the count of retries may be lost for a replacement whose predecessor is already gone.
+// state is everything that a Reconciler remembers between passes. After a restart, timeouts start again. The count of
+// retries of a replacement may also be lost if the machine that it replaced is already gone.
 type state struct {
 	mu sync.Mutex
 	checkState

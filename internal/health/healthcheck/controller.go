@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// stoppedPoll is the interval between two checks whether remediation may continue. No event reports that.
+	// stoppedPoll is the interval at which the controller checks whether remediation may continue. No event reports that.
 	stoppedPoll = 5 * time.Second
 	// maxMarks is the maximum number of machines that one pass marks. Owners replace a few machines at a time, the newest
 	// first.
@@ -47,8 +47,8 @@ type Options struct {
 	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
-	// MeltdownThreshold is a percentage of nodes. If more nodes than this are unwell, there is a meltdown. The default is
-	// DefaultMeltdownThreshold.
+	// MeltdownThreshold is a percentage of nodes. If a higher percentage of nodes is unwell, there is a meltdown. The
+	// default is DefaultMeltdownThreshold.
 	MeltdownThreshold int
 	// Metrics may be nil.
 	Metrics *Metrics

@@ -31,7 +31,8 @@ type Evaluation struct {
 	InTrouble bool
 	// Why describes the problem for users. It does not change while the problem lasts.
 	Why string
-	// RecheckAfter is the time until the result changes even if nothing but the time changes. Zero means never.
+	// RecheckAfter is the time after which the result changes even if the machine and its Node stay the same. Zero means
+	// never.
 	RecheckAfter time.Duration
 }
 
@@ -62,7 +63,7 @@ func interrupted(m *v1beta1.Machine) bool {
 	return machinestate.Interrupted(m)
 }
 
-// updateTimeLeft returns for how much longer the Node of a machine that is being updated may be broken.
+// updateTimeLeft returns the remaining time for which the Node of a machine that is being updated may be broken.
 func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {

@@ -46,7 +46,8 @@ func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	m.gone[owner.UID] = append(m.gone[owner.UID], predecessorOf(gone, now))
 }
 
-// takeGone returns the known predecessors of each set, including those that were deleted since the last call.
+// takeGone returns the known predecessors of each set. The result includes machines that were deleted since the last
+// call.
 func (m *state) takeGone() map[types.UID][]Predecessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -40,7 +40,7 @@ type Subject struct {
 // Reason contains the reason and the message of a condition.
 type Reason struct{ Reason, Message string }
 
-// DesiredCondition is the condition RemediationRequested that a policy wants a machine to have.
+// DesiredCondition is the condition RemediationRequested that a machine must have according to a policy.
 type DesiredCondition struct {
 	Subject Subject
 	// Mark means that the machine must be replaced. Hold means that the machine must not be replaced. Exactly one of them
@@ -98,8 +98,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		if neverLaunched(subject.Machine) {
 			unlaunched++
 		} else {
-			// A machine that may still recover also counts, because nodes that go silent together do not exceed their timeouts
-			// at the same moment.
+			// A machine that may still recover also counts, because the timeouts of nodes that go silent together do not end at
+			// the same moment.
 			unwell++
 			inMeltdown = inMeltdown || s.Meltdown.In(subject.domains()...)
 		}

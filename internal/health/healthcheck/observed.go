@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Signal is a symptom of a machine, or an excuse for one. If any of its fields changes, it is a different Signal.
+// Signal is a symptom of a machine, or a fact that excuses a symptom. If any of its fields changes, it is a different
+// Signal.
 type Signal struct {
 	// UID is the UID of the Machine or Node. Type and Status are the type and the status of its condition.
 	UID          types.UID
@@ -29,7 +30,7 @@ func (s Signal) key() signalKey { return signalKey{s.UID, s.Type, s.Status, s.Be
 
 // Observations are the times at which this process first observed signals, by its own clock.
 type Observations struct {
-	// previous contains the observations of the previous pass, and current contains those of this pass.
+	// previous contains the observations of the previous pass. current contains the observations of the current pass.
 	previous, current map[signalKey]time.Time
 }
 

@@ -58,7 +58,7 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 	}
 }
 
-// Even if every leader ends before a timeout has passed, a problem is finally found, but not before its timeout has
+// Even if no process stays the leader for a whole timeout, a problem is finally found, but not before the timeout has
 // passed.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.

@@ -31,7 +31,7 @@ const fieldManager = "machinist-healthcheck"
 // maxMessage is the maximum length of a message in a status.
 const maxMessage = 4096
 
-// desiredByPolicy is a desired condition with the policy that wants it.
+// desiredByPolicy is a desired condition, together with the policy that requires it.
 type desiredByPolicy struct {
 	DesiredCondition
 	policy Policy

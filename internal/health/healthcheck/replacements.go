@@ -26,8 +26,8 @@ const (
 
 // The annotation remediation-retry of a replacement contains the number of machines in a row that were replaced before
 // it, and the UID of the last of them. The annotation is derived from the machines of the set, because a predecessor
-// that is being deleted usually still exists when its replacement is created. Only predecessors that are gone before
-// that are kept in memory.
+// that is being deleted usually still exists when its replacement is created. A predecessor is kept in memory only if
+// it is gone before its replacement is created.
 
 // Predecessor is a machine that is being replaced and whose replacement was not found yet.
 type Predecessor struct {
@@ -43,8 +43,8 @@ type Replacement struct {
 	Predecessor Predecessor
 }
 
-// MatchReplacements finds the replacements among the machines of a set, including machines that are being deleted.
-// known contains the predecessors of earlier passes. left contains the predecessors without a replacement.
+// MatchReplacements finds the machines of a set that replace other machines. Its input includes machines that are being
+// deleted.
 func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	now time.Time) (found []Replacement, left []Predecessor) {
 	replaced := map[types.UID]bool{}
@@ -109,8 +109,8 @@ func wasReplaced(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// untilRetriesReset returns how much longer, from a given time on, the machine must work before the count of retries
-// starts again. The result is zero or less if the machine has worked long enough.
+// untilRetriesReset returns how much longer the machine must work, counted from a given time, before the count of
+// retries starts again. The result is zero or less if the machine has worked long enough.
 func untilRetriesReset(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {

@@ -80,7 +80,7 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	}
 }
 
-// setCondition sets RemediationAllowed. The condition is True if why contains no reason.
+// setCondition sets RemediationAllowed. The condition is True if the reason in why is empty.
 func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// passKey returns the only key of the queue, because one pass checks all machines.
+// passKey returns the key of a pass. The queue has no other key, because one pass checks all machines.
 func passKey() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
@@ -47,7 +47,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// delayed triggers a pass, but not too soon after the last one.
+// delayed triggers a pass, but delays it if the last pass was too recent.
 func (r *Reconciler) delayed() handler.EventHandler {
 	return queueing.After(enqueuePass, func(reconcile.Request) time.Duration {
 		return spacing.For(r.state.machineCount())
@@ -60,7 +60,7 @@ func enqueuePass(context.Context, client.Object) []reconcile.Request {
 }
 
 // onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, the event
-// of this Machine triggers a pass. If the Machines cannot be read, every event passes.
+// of this Machine triggers a pass. If the Machines cannot be read, no event is dropped.
 func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {

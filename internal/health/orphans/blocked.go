@@ -36,9 +36,9 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets the condition OrphanRemovalBlocked on each class with which an administrator can confirm the
-// removal of waiting orphans. It removes the condition from all other classes. It keeps the condition if the decision
-// about an orphan needs another pass, because every orphan is new after a restart.
+// reportBlocked sets the condition OrphanRemovalBlocked on each class on which an administrator can confirm the removal
+// of waiting orphans. It removes the condition from all other classes. It keeps the condition if the decision about an
+// orphan needs another pass, because every orphan is new after a restart.
 //
 // The reason MostInstancesOrphaned concerns all classes together. A list may lack some instances, which may be in the
 // list of another class. With this reason, the condition is therefore removed only after two passes without a waiting

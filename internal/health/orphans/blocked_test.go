@@ -100,7 +100,7 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 	}
 }
 
-// A list of the cloud may still contain instances that were removed as intended.
+// A list of the cloud may still contain instances that were removed on purpose.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
@@ -175,7 +175,7 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 		t.Errorf("the metric is %v", n)
 	}
 
-	// After the Machines were replaced, the orphans are only a minority, and a new process knows only what is stored.
+	// The new Machines turn the orphans into a minority, and a new process knows only the stored data.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
@@ -204,8 +204,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	}
 }
 
-// A user who may write the classes of one namespace uses the credentials of another namespace, and confirms the removal
-// of the other namespace's instances. However, only a class of the instances' own namespace can confirm the removal.
+// A user may write the classes of one namespace. With the credentials of another namespace, the user confirms the
+// removal of that namespace's instances. However, only a class of the instances' own namespace can confirm the removal.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -262,7 +262,7 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	}
 }
 
-// Even if one of the two records is lost, the removal stays blocked.
+// The removal is recorded as blocked in two places, and stays blocked even if one of the two records is lost.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestMostOrphanedSurvivesRestart(t *testing.T) {

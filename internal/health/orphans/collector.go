@@ -36,8 +36,8 @@ const stabilityPollInterval = 10 * time.Second
 type Reach interface {
 	// Stopped returns a reason and a message if no instance may be removed now. The reason is empty if removal is allowed.
 	Stopped() (reason, message string)
-	// StableSince returns the time since which this process has been the leader and all clusters have answered. It returns
-	// false if this process is not the leader, or if a cluster does not answer.
+	// StableSince returns the time since which this process has been the leader and has been able to reach all clusters.
+	// It returns false if this process is not the leader, or if it cannot reach one of the clusters.
 	StableSince() (since time.Time, stable bool)
 }
 
@@ -83,7 +83,8 @@ func New(o Options) *Collector {
 }
 
 // Reconcile runs a pass if one is due. Passes start at least one period apart, whatever triggers them. A failed pass is
-// not repeated earlier: paying for orphans for another half hour is better than more load on a cloud with problems.
+// not repeated earlier. It is better to pay for orphans for another half hour than to send more requests to a cloud
+// with problems.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {

@@ -43,7 +43,7 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	}
 }
 
-// While a removal takes a long time, it is requested repeatedly but counted only once.
+// If the removal of an orphan takes long, it is requested several times, but is counted only once.
 //
 // Rule: orphan-removals-limited.
 func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
@@ -208,8 +208,9 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	w.want()
 }
 
-// A cloud with stale reads may not find an instance that it lists, and the driver then reports it as gone. The removal
-// is tried again while the lists contain the orphan. If the orphan is really gone, this request has no effect.
+// If the reads of a cloud are outdated, the cloud may not find an instance that is in its list. The driver then reports
+// that this instance is gone. The removal is tried again while the lists contain the orphan. If the orphan is really
+// gone, this request has no effect.
 //
 // Rule: orphan-gone-when-unlisted.
 func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {

@@ -69,9 +69,9 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// confirmation reports whether an administrator confirmed that the orphans of an object may be removed now. The orphans
-// of an object are those that were found with its credentials. invalid explains what is wrong with the value of the
-// annotation.
+// confirmation reports whether an administrator confirmed the removal of an object's orphans, and the confirmation is
+// still valid. The orphans of an object are those that were found with its credentials. invalid explains what is wrong
+// with the value of the annotation.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

@@ -60,10 +60,10 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	return all, nil
 }
 
-// finishForceDeleted returns the force-deleted Machines that left nothing in the cloud. In this pass and in the
-// previous pass, the instances of the Machine's class were listed, and nothing of the Machine was found. The deletion
-// must have happened at least MinAge ago, because a cloud may list an instance late. unseen contains the Machines for
-// which this pass found nothing.
+// finishForceDeleted returns the force-deleted Machines that left nothing in the cloud. A Machine left nothing if the
+// instances of its class were listed in this pass and in the previous pass, and nothing of the Machine was found. The
+// deletion must have happened at least MinAge ago, because a cloud may list an instance late. unseen contains the
+// Machines for which this pass found nothing.
 func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]bool) (finished map[string]bool,
 	unseen map[types.UID]bool) {
 	finished, unseen = map[string]bool{}, map[types.UID]bool{}
@@ -79,7 +79,7 @@ func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]b
 	return finished, unseen
 }
 
-// hasRemnantOf reports whether the lists contain an instance or a leftover of a Machine.
+// hasRemnantOf reports whether the lists contain an instance or other resources of a Machine.
 func (s *State) hasRemnantOf(uid types.UID, providerID string) bool {
 	for i := range s.Instances {
 		if in := &s.Instances[i]; in.MachineUID == uid || providerID != "" && in.ProviderID == providerID {

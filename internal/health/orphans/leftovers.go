@@ -15,8 +15,9 @@ type Leftovers struct {
 	Parts []provider.Leftover
 }
 
-// groupLeftovers groups the parts that one call of Delete removes: all parts of one machine in the scope of one class.
-// It skips the parts in seen, which were found in another scope before, and adds the parts that it returns to seen.
+// groupLeftovers groups the parts that a single call of Delete removes: all parts of one machine in the scope of one
+// class. It skips the parts in seen, which were found in another scope before, and adds the parts that it returns to
+// seen.
 func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
@@ -70,8 +71,9 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine that has no instance. Right before the removal, it asks the cloud for
-// an instance, because the parts of an existing instance must stay. The driver compares the tags of each part.
+// removeLeftovers removes the parts of a machine that has no instance. Immediately before the removal, it checks that
+// the cloud has no instance for these parts, because the parts of an existing instance must stay. The driver compares
+// the tags of each part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})

@@ -45,9 +45,9 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 }
 
 // listMachines lists the Machines of this installation at the API server. All pages of the list have the same resource
-// version. In live, it returns the UIDs of the Machines. In recorded, it returns the provider IDs of the Machines of
-// other shards, because the cache does not contain these Machines. If the list may be incomplete, listMachines returns
-// an error.
+// version. The result live contains the UIDs of the Machines. The result recorded contains the provider IDs of the
+// Machines of other shards, because the cache does not contain these Machines. If the list may be incomplete,
+// listMachines returns an error.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""

@@ -97,8 +97,9 @@ func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *Stat
 	return lost
 }
 
-// lacksRunningInstance reports whether the list of a scope lacks an instance whose kubelet still reports the status of
-// its Node. In that case the list proves nothing, because the credentials may now belong to another account.
+// lacksRunningInstance reports whether an instance is missing from the list of a scope although its kubelet still
+// reports the status of its Node. In that case the list proves nothing, because the credentials may now belong to
+// another account.
 func (c *Collector) lacksRunningInstance(s *scope, known *snapshot, found map[string]*scope) bool {
 	for _, m := range known.machines {
 		if m.Spec.ProviderID == "" || !nodeReports(m) || found[m.Spec.ProviderID] != nil {

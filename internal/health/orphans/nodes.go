@@ -185,8 +185,8 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	return outcome.Done, nil
 }
 
-// drainKey returns the key for the drain of an orphan's Node. It never equals the key of a Machine, because the name of
-// a Machine cannot contain a space.
+// drainKey returns the key that identifies the drain of an orphan's Node. It never equals the key of a Machine, because
+// the name of a Machine cannot contain a space.
 func drainKey(in *provider.Instance) types.NamespacedName {
 	namespace, _, _ := strings.Cut(in.MachineKey, "/")
 	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
@@ -216,8 +216,8 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	return nil
 }
 
-// markNodes annotates the Nodes of an instance that is about to be removed. When the instance is gone, the process that
-// is the leader at that time deletes the annotated Nodes, because there is no Machine that deletes them.
+// markNodes annotates the Nodes of an instance that is about to be removed. There is no Machine that would delete these
+// Nodes. When the instance is gone, they are therefore deleted by the process that is the leader at that time.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -242,8 +242,8 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 }
 
 // deleteNodes deletes the annotated Nodes whose instances are no longer in any list. It keeps Ready Nodes, because
-// their instances may exist whatever the lists contain. If a Machine has recorded the instance of a Node, the
-// controller of this Machine deletes the Node.
+// their instances may exist even if they are missing from the lists. If a Machine has recorded the instance of a Node,
+// the controller of this Machine deletes the Node.
 func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil

@@ -44,8 +44,8 @@ type State struct {
 	Instances []provider.Instance
 	// Leftovers are the parts in the same lists that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded contains the provider ID that each Machine in the cache had before the instances were listed. The keys are
-	// the UIDs of the Machines. The ID is empty if the Machine has no provider ID.
+	// Recorded contains the provider IDs of the Machines in the cache, as they were before the instances were listed. The
+	// keys are the UIDs of the Machines. The ID is empty if the Machine has no provider ID.
 	Recorded map[types.UID]string
 	// Live contains the UIDs from a consistent, unfiltered list of Machines that the API server returned after the
 	// instances were listed. It is nil if there is no such list.
@@ -62,8 +62,8 @@ type State struct {
 	NodeReady map[string]string
 	// Blocked means that a class reports MostInstancesOrphaned or, right after a restart, that the Ledger reports it.
 	Blocked bool
-	// Confirmed contains the IDs of orphans that may be removed now. Either an administrator confirmed the removal on the
-	// class with which they were found, or force-deleted Machines left them.
+	// Confirmed contains the IDs of orphans that may be removed now. An orphan may be removed if an administrator
+	// confirmed the removal on the class with which it was found, or if it belongs to a force-deleted Machine.
 	Confirmed map[string]bool
 	// ForceDeleted are the force-deleted Machines that may have left something in the cloud.
 	ForceDeleted forceDeleted
@@ -133,8 +133,8 @@ const (
 	Untagged Outcome = "Untagged"
 	// Owned means that the instance has a Machine, or that the leftovers are parts of a machine that has an instance.
 	Owned Outcome = "Owned"
-	// Undetermined means that the cache contains no Machine for the instance or the leftovers, and that the API server
-	// could not be asked.
+	// Undetermined means that the cache contains no Machine for the instance or the leftovers, and that this could not be
+	// checked at the API server.
 	Undetermined Outcome = "Undetermined"
 	// Unconfirmed means that the previous pass did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
@@ -144,8 +144,8 @@ const (
 	AfterOutage Outcome = "AfterOutage"
 	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is the outcome of ledger entries for force-deleted Machines that may have left something in the cloud,
-	// but for which no list has shown anything yet.
+	// ForceDeleted is the outcome of ledger entries for force-deleted Machines. Such a Machine may have left something in
+	// the cloud, but no list has shown anything yet.
 	ForceDeleted Outcome = "ForceDeleted"
 )
 
@@ -179,12 +179,12 @@ type Plan struct {
 //   - Both were also true in the pass before.
 //   - The instance is old enough.
 //
-// Machines are listed after instances. If the Machine of a listed instance is missing, it is therefore gone: an
-// instance is not created before its Machine, and a Machine is not deleted before its instance. The same rules apply to
-// leftovers. In addition, the lists must not contain an instance of the machine to which the leftovers belong.
+// Machines are listed after instances. If no Machine exists for a listed instance, its Machine was therefore deleted:
+// an instance is not created before its Machine, and a Machine is not deleted before its instance. The same rules apply
+// to leftovers. In addition, the lists must not contain an instance of the machine to which the leftovers belong.
 //
 // Two signs suggest that the Machine was lost although the instance is in use: most instances lost their Machines at
-// once, or the Node is Ready. Then the removal waits until an administrator confirms it.
+// once, or the Node is Ready. In these cases, the removal waits until an administrator confirms it.
 func Decide(s State) Plan {
 	p := Plan{Observations: Observations{}, Instances: map[string]int{}}
 	subjects, outcomes := s.subjects()
@@ -286,19 +286,20 @@ const (
 	// removed finalizer leaves one or two orphans behind, and there may be no other instances. Three orphans among three
 	// instances may be a whole cluster.
 	minMostOrphaned = 3
-	// mostOrphanedDivisor makes half of the instances count as most of them. Otherwise, replacements of all lost machines
-	// would hide the loss.
+	// mostOrphanedDivisor makes half of the instances count as most of them. If the threshold were higher, the new
+	// instances of the replaced machines would hide that all machines were lost.
 	mostOrphanedDivisor = 2
 	// everywhere is the key of the total of all namespaces.
 	everywhere = ""
 )
 
 // mostOrphaned returns the namespaces in which most instances have no Machine. The result includes the key everywhere
-// if this is true for all namespaces together. The function stores the numbers of instances of this pass in instances.
+// if most instances of all namespaces together have no Machine. The function also stores the number of instances of
+// each namespace in the map instances.
 //
 // An orphan counts only if the previous pass also saw it, because a list may still contain instances that were removed
-// as intended. Their number is compared with the number of instances in this pass or in the previous pass, whichever is
-// lower. Instances that are being terminated and remnants of force-deleted Machines do not count.
+// as intended. The number of orphans is compared with the number of instances in this pass or in the previous pass,
+// whichever is lower. Instances that are being terminated and remnants of force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {

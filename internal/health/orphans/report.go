@@ -20,7 +20,7 @@ type Ledger interface {
 }
 
 // record stores the result of a pass in the Ledger. If this fails, users see an old result. If a class also loses its
-// condition, no record of blocked removals remains.
+// condition, no record shows any more that the removal of orphans is blocked.
 func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return

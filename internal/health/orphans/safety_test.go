@@ -84,7 +84,8 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// When the Machine of a duplicate is gone, the duplicate is treated as an orphan that is seen for the first time.
+	// When the Machine of a duplicate is gone, the duplicate becomes an orphan, and is treated as if this pass saw it for
+	// the first time.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)

@@ -32,18 +32,18 @@ type inputs struct {
 
 // scope is a part of a cloud that one list covers.
 type scope struct {
-	// source is the first of sources. sources contains all objects whose inputs lead to this scope.
+	// source is the first element of sources. sources contains all objects whose inputs belong to this scope.
 	source  client.Object
 	sources []client.Object
 	class   provider.Class
-	// machines contains the Machines whose instances must be in the list.
+	// machines contains the Machines whose instances the list of the scope must contain.
 	machines []*v1beta1.Machine
 }
 
-// hasClassIn reports whether a class of a namespace leads to the scope.
+// hasClassIn reports whether a namespace has a class that belongs to the scope.
 func (s *scope) hasClassIn(namespace string) bool { return s.classIn(namespace) != nil }
 
-// classIn returns the first class of a namespace that leads to the scope, or nil if there is no such class.
+// classIn returns the first class of a namespace that belongs to the scope, or nil if there is no such class.
 func (s *scope) classIn(namespace string) client.Object {
 	for _, source := range s.sources {
 		if _, isClass := source.(*v1beta1.MachineClass); isClass && source.GetNamespace() == namespace {
@@ -64,9 +64,9 @@ func (s *scope) sourceOf(namespace string) client.Object {
 
 // confirms reports whether an administrator can use the given object to confirm the removal of a namespace's orphans. A
 // user who may write the classes of one namespace must not decide about the instances of another namespace. If no class
-// of the orphans' own namespace finds them, the classes of other namespaces are the only way to remove them. unlisted
-// contains the namespaces whose instances could not all be listed. It is unknown which orphans the classes of these
-// namespaces would find.
+// of the orphans' own namespace finds them, they can only be removed with classes of other namespaces. The result
+// unlisted contains the namespaces whose instances could not all be listed. It is unknown which orphans the classes of
+// these namespaces would find.
 func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
 	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
 }
@@ -118,8 +118,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	return f, nil
 }
 
-// allClasses returns all classes of the installation, including those of other shards. The only remnant of a namespace
-// of this shard may be an instance that only a class of another shard can find.
+// allClasses returns all classes of the installation, including those of other shards. A namespace of this shard may
+// have nothing left except an instance that only a class of another shard can find.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},

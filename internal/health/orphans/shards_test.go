@@ -73,8 +73,8 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	return class
 }
 
-// An instance may be the only remnant of a namespace. It is found with a class of another shard, and this class gets no
-// condition.
+// A namespace may have nothing left except one instance. This instance is found with a class of another shard, and this
+// class gets no condition.
 //
 // Rule: shard-collects-its-own-orphans.
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {

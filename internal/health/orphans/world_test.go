@@ -302,7 +302,7 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// fakeReach reports the state of the clusters that the test sets.
+// fakeReach reports the reachability of the clusters as the test sets it.
 type fakeReach struct {
 	since  time.Time
 	reason string

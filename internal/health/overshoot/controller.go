@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// perMachine is multiplied by the number of machines in a fleet. The product, which is at most the period, is the
-	// minimum time between two checks of the fleet. Each check examines all machines. Without the delay, the cost of
-	// scaling a fleet would grow with the square of its size.
+	// perMachine is the delay that each machine of a fleet adds to the time between two checks. The minimum time between
+	// two checks is the product of perMachine and the number of machines, but at most the period. Each check examines all
+	// machines. Without the delay, the cost of scaling a fleet would grow with the square of its size.
 	perMachine = time.Millisecond
 )
 
@@ -117,8 +117,8 @@ func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetS
 	return decision.Wait, nil
 }
 
-// recordStep records that a step was taken, or turned out to be unnecessary. A step that failed before it wrote
-// anything is not recorded.
+// recordStep records that a step was taken, or that it was not needed any more. If a step failed before it wrote
+// anything, it is not recorded.
 func (r *Reconciler) recordStep(known *fleetState, f *fleet, now time.Time, wrote bool, err error) {
 	known.interrupted = err != nil && (wrote || known.interrupted)
 	if err != nil && !wrote {

@@ -14,9 +14,9 @@ const (
 
 // History is what the Reconciler remembers about a fleet. The zero value stands for an unknown fleet.
 type History struct {
-	// wanted is the number of wanted machines at the last check.
+	// wanted is the number of machines that the fleet should have, as found in the last check.
 	wanted int
-	// former is the number of machines that were wanted earlier. It is tolerated until formerUntil.
+	// former is the number of machines that the fleet should have had before that. It is tolerated until formerUntil.
 	former      int
 	formerUntil time.Time
 	// pauseUntil is the time at which the pause after the last step ends. No further step is taken before that time.
@@ -80,7 +80,7 @@ func (h History) tolerated(now time.Time) int {
 	return h.wanted
 }
 
-// AfterStep returns the history after a step was taken, or turned out to be unnecessary.
+// AfterStep returns the history after a step was taken, or after it was found that the step was not needed.
 func (h History) AfterStep(now time.Time, l Limits) History {
 	h.pauseUntil = now.Add(l.Period)
 	return h

@@ -29,7 +29,7 @@ func recorded(s *Observation) { s.Recorded = s.Live }
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before contains the observations of earlier checks. The steps that result from them are taken.
+		// before contains the observations of earlier checks. The test also takes the steps that these observations require.
 		before      []Observation
 		observation Observation
 		want        Decision

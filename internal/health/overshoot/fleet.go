@@ -46,8 +46,8 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen reports whether this package froze the fleet. The result depends on the label of the root or, if a user froze
-// the root, on the labels of the sets.
+// frozen reports whether the fleet was frozen by this package. The result depends on the label of the root or, if a
+// user froze the root, on the labels of the sets.
 func (f *fleet) frozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
@@ -123,7 +123,8 @@ func frozen(o client.Object) bool {
 	return ok
 }
 
-// counts reports whether a machine is counted: a machine that is being deleted or preserved is not.
+// counts reports whether a machine counts towards the size of the fleet. A machine that is being deleted or preserved
+// does not count.
 func counts(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }

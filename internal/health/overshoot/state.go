@@ -29,8 +29,8 @@ type fleetState struct {
 	// checkAfter is the earliest time at which the machines of the fleet are counted again.
 	checkAfter time.Time
 	frozen     bool
-	// interrupted means that a step failed after it had written something. The step must be completed, even if the numbers
-	// have changed.
+	// interrupted means that the last step failed after it had written something. The step must be completed, even if the
+	// numbers have changed.
 	interrupted bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// present reads the desired and the recorded objects.
+// present reads those desired and recorded objects that exist in the cluster.
 func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstructured,
 	installed []v1beta1.InstalledObject) (present, error) {
 	existing := present{}
@@ -26,7 +26,7 @@ func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstru
 		if existing[ref] != nil {
 			continue
 		}
-		// An object does not exist if its kind is no longer served.
+		// If the kind of an object is no longer served, the object counts as missing.
 		if err := r.read(ctx, existing, ref); err != nil && !meta.IsNoMatchError(err) {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	return nil
 }
 
-// remove deletes an object if it still has the UID that was read.
+// remove deletes an object if the object still has the UID that was read.
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured) error {
 	uid := object.GetUID()
 	err := r.Live.Delete(ctx, object, client.Preconditions{UID: &uid}, background)
@@ -79,8 +79,8 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	return nil
 }
 
-// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod would wait for the Secret
-// forever.
+// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod that refers to the
+// Secret would wait forever.
 func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provider) (*problem, error) {
 	for _, named := range []struct {
 		field string

@@ -14,7 +14,7 @@ import (
 // problem describes why the spec of a Provider cannot be applied.
 type problem struct {
 	reason, message string
-	// waits means that the problem is not an error, and that it ends without an intervention.
+	// waits means that the problem is not an error, and that it ends without any action by a user.
 	waits bool
 	// after is when to check again. Zero means that an event triggers the next pass.
 	after time.Duration
@@ -62,7 +62,7 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 	return []metav1.Condition{available, progress, fine}, after
 }
 
-// availableOf returns the condition Available, and when to check again.
+// availableOf returns the condition Available, and the time until the next check.
 func availableOf(provider *v1beta1.Provider, p process,
 	condition func(of string, is bool, reason, message string) metav1.Condition) (metav1.Condition, time.Duration) {
 	const available = v1beta1.ConditionAvailable
@@ -87,6 +87,6 @@ func availableOf(provider *v1beta1.Provider, p process,
 	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+". Pod "+p.leader+" is the leader."), 0
 }
 
-// unchanged reports whether two statuses are equal, so that the new one need not be written. A condition keeps its
-// transition time while its status does not change, so the transition times do not cause a difference.
+// unchanged reports whether two statuses are equal, so that the new status need not be written. A condition keeps
+// its transition time while its status does not change, so the transition times do not cause a difference.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }

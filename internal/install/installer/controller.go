@@ -23,14 +23,14 @@ import (
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client writes Providers, and reads Providers from the cache. Each read includes this process's own writes. It is
-	// required.
+	// Client writes Providers, and reads Providers from the cache. Each read includes the writes of this process.
+	// It is required.
 	Client client.Client
 	// Live reads and writes all other objects without a cache. It is required.
 	Live client.Client
 	// Render renders the chart of a provider process. It is required.
 	Render Render
-	// Namespace is the namespace of the processes, and of the Secrets that Providers refer to. It is required.
+	// Namespace is the namespace of the processes, and of the Secrets to which Providers refer. It is required.
 	Namespace string
 	// Recorder records events on Providers. It is required.
 	Recorder events.EventRecorder
@@ -45,17 +45,20 @@ type Reconciler struct{ Options }
 // New returns a Reconciler.
 func New(o Options) *Reconciler { return &Reconciler{o} }
 
-// These are the times between two checks for changes that cause no event.
+// These are the times between two checks for changes that do not cause an event.
 const (
-	// leaderDelay applies to the holder of a Lease. Leases are not watched, because every renewal would be an event.
+	// leaderDelay is the delay of checks of the Lease's holder. Leases are not watched, because every renewal would
+	// cause an event.
 	leaderDelay = 3 * time.Second
-	// useDelay applies to the Machines that need a Provider while it is being deleted.
+	// useDelay is the delay of checks of the Machines that still need a Provider while it is being deleted.
 	useDelay = 10 * time.Second
 	// secretDelay applies to a missing Secret.
 	secretDelay = 15 * time.Second
-	// othersDelay applies to objects of other owners, because they are not watched.
+	// othersDelay is the delay of checks of objects that belong to other owners, because these objects are not
+	// watched.
 	othersDelay = 15 * time.Second
-	// nodesDelay applies to the Nodes while none of them has a provider ID, or while they are of several platforms.
+	// nodesDelay is the delay of checks of the Nodes while none of them has a provider ID, or while they are of
+	// several platforms.
 	nodesDelay = 30 * time.Second
 )
 
@@ -93,8 +96,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Prov
 	return r.install(ctx, provider, nil)
 }
 
-// install installs the objects of a Provider and writes its status. If additional is not nil, install sets this
-// condition too. It returns the time until the next check, or zero if an event triggers the next pass.
+// install installs the objects of a Provider and writes its status. If the parameter additional is not nil, install
+// sets this condition too. It returns the time until the next check, or zero if an event triggers the next pass.
 func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	additional *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()
@@ -127,8 +130,8 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	return after, err
 }
 
-// applySpec installs the objects of the spec, and records the result in status. It returns the problem that prevents
-// the installation, if any. An error makes the pass run again.
+// applySpec installs the objects of the spec, and records the result in status. If a problem prevents the
+// installation, applySpec returns the problem. If it returns an error, the pass is repeated.
 func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	status *v1beta1.ProviderStatus) (*problem, error) {
 	if t, err := r.resolveType(ctx, provider, status); t != nil || err != nil {

@@ -19,18 +19,18 @@ import (
 
 // Reasons of events on a Provider. The reasons of its conditions are used for events too.
 const (
-	// ReasonUninstalled surfaces when a deleted Provider and all its objects have been removed.
+	// ReasonUninstalled surfaces when a deleted Provider and all its objects are gone.
 	ReasonUninstalled = "Uninstalled"
 )
 
-// background makes the API server delete an object at once, and its dependents later.
+// background makes the API server delete an object immediately and the object's dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-// maxCounted is the maximum number of Machines that are read and counted to report which objects need a process.
+// maxCounted is the maximum number of Machines that are read in order to report how many objects need a process.
 const maxCounted = 100
 
-// reconcileDelete removes the process of a Provider that is being deleted. While Machines or classes need the process,
-// it stays installed, because they could not be deleted without it.
+// reconcileDelete removes the process of a Provider that is being deleted. While Machines or classes need the
+// process, it stays installed, because these objects could not be deleted without it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -59,8 +59,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Prov
 	return 0, nil
 }
 
-// uninstall deletes the installed objects in reverse order: the webhook before the process that serves it, and the
-// process before its permissions. Objects of other owners stay.
+// uninstall deletes the installed objects in reverse order: first the webhook, then the process that serves it, and
+// then the permissions of the process. Objects of other owners stay.
 func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) error {
 	existing, err := r.present(ctx, nil, provider.Status.Installed)
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) 
 	return nil
 }
 
-// users describes the objects that need the process of a Provider. The result is empty if the process was never
-// installed. Machines in another control cluster cannot be read.
+// users describes the objects that still need the process of a Provider. The result is empty if the process was
+// never installed. Machines in another control cluster cannot be read.
 func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
 	if len(provider.Status.Installed) == 0 || provider.Spec.Control.KubeconfigSecretRef != nil {
 		return nil, nil
@@ -113,7 +113,7 @@ func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]s
 	return users, nil
 }
 
-// summarize returns the number of objects and the name of the first one.
+// summarize returns a text with the number of objects and the name of the first object.
 func summarize(names []string, more bool, one, many string) string {
 	slices.Sort(names)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// detection contains the platforms of the Nodes. The platform of a Node follows from its provider ID.
+// detection contains the platforms of the Nodes. The platform of a Node is determined by its provider ID.
 type detection struct {
 	total     int
 	platforms map[string]int // the number of Nodes by the scheme of their provider IDs
@@ -23,7 +23,8 @@ type detection struct {
 // scheme matches the part of a provider ID before "://" if it is a valid type of a Provider.
 var scheme = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,42}[a-z0-9])?)://`)
 
-// detect counts the Nodes of each platform. A Node without a provider ID, or without a scheme in it, has no platform.
+// detect counts, for each platform, the Nodes of the platform. A Node has no platform if it has no provider ID, or
+// if the provider ID has no scheme.
 func detect(nodes []corev1.Node) detection {
 	d := detection{total: len(nodes), platforms: map[string]int{}}
 	for i := range nodes {
@@ -41,8 +42,8 @@ func (d detection) sorted() []string {
 	})
 }
 
-// problem explains why the platform is unknown: the Nodes have no platform, or several ones. It returns nil if they
-// have exactly one platform.
+// problem explains why the platform cannot be determined: the Nodes have no platform, or they have several
+// platforms. It returns nil if they have exactly one platform.
 func (d detection) problem() *problem {
 	platforms := d.sorted()
 	switch len(platforms) {

@@ -12,9 +12,9 @@
 //     stuck, the kubelet or the API server reports why (rollout.go).
 //   - It sets three conditions (conditions.go).
 //
-// The controller records the installed objects in status before it creates them. Therefore all of them are known even
-// after a crash between the two steps. The controller does not write objects that are equal to the rendered ones, so a
-// pass over an installed Provider only reads.
+// The controller records the installed objects in status before it creates them. Therefore all installed objects
+// are known even after a crash between the two steps. The controller does not write objects that are already equal
+// to the rendered objects, so a pass over an installed Provider only reads.
 //
 // A finalizer protects a Provider while Machines or MachineClasses need its process (deletion.go).
 package installer

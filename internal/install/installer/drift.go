@@ -7,7 +7,7 @@ import (
 )
 
 // covers reports whether the found object has all desired fields with the same values. It ignores all other fields,
-// such as defaults. It need not detect a field that is no longer desired, because the hash of the rendered object
+// such as defaults. It need not detect that a field is no longer desired, because the hash of the rendered object
 // changes in this case.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
@@ -35,8 +35,8 @@ func covers(found, desired any) bool {
 	}
 }
 
-// mergedLists maps each list that the API server merges to the key of its items. Other clients may add items to these
-// lists.
+// mergedLists maps each list that the API server merges to the field that is the key of the list's items. Other
+// clients may add items to these lists.
 var mergedLists = map[string]string{
 	"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
 	"imagePullSecrets": "name", "webhooks": "name", "matchConditions": "name", "ownerReferences": "uid",
@@ -82,8 +82,8 @@ func coversInOrder(found, desired []any) bool {
 	return true
 }
 
-// equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals the same number as a
-// float. An empty value equals a missing one.
+// equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals a float of the same
+// value. An empty value equals a missing value.
 func equalValues(found, desired any) bool {
 	if found == desired {
 		return true

@@ -39,7 +39,8 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// lead starts the export of the metrics. It is called when this process has become the leader.
+// lead starts the export of the metrics when this process has begun to reconcile classes. It is called after this
+// process has become the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.providers.Lead()

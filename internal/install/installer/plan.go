@@ -11,30 +11,31 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// steps are the changes that make the cluster equal to the rendered objects.
+// steps contains the changes that make the cluster equal to the rendered objects.
 type steps struct {
-	// Desired are the rendered objects in the order of their creation.
+	// Desired contains the rendered objects in the order of their creation.
 	Desired []*unstructured.Unstructured
-	// Apply are the objects in Desired that are missing or different.
+	// Apply contains the objects in Desired that are missing or different in the cluster.
 	Apply []application
-	// Prune are the objects that are no longer desired, in reverse order of their creation.
+	// Prune contains the objects that are no longer desired, in reverse order of their creation.
 	Prune []*unstructured.Unstructured
-	// Conflicts are the desired objects that exist and do not belong to this Provider. If there are any, nothing is
-	// changed.
+	// Conflicts contains the desired objects that already exist and do not belong to this Provider. If there are
+	// any conflicts, nothing is changed.
 	Conflicts []*unstructured.Unstructured
 }
 
 // application is an object to apply.
 type application struct {
 	Object *unstructured.Unstructured
-	// Force takes over fields that other field managers have changed. It is set for existing objects of this Provider.
+	// Force makes the operator overwrite fields that other field managers have changed. It is true for existing
+	// objects of this Provider.
 	Force bool
 }
 
-// present are the desired or recorded objects that exist in the cluster.
+// present contains the desired or recorded objects that exist in the cluster.
 type present map[v1beta1.InstalledObject]*unstructured.Unstructured
 
-// planOf compares the desired objects with the existing ones. owner is the UID of the Provider.
+// planOf compares the desired objects with the existing objects. The parameter owner is the UID of the Provider.
 func planOf(desired []*unstructured.Unstructured, existing present, installed []v1beta1.InstalledObject,
 	owner types.UID) steps {
 	s := steps{Desired: desired}
@@ -45,7 +46,7 @@ func planOf(desired []*unstructured.Unstructured, existing present, installed []
 		case found == nil:
 			s.Apply = append(s.Apply, application{Object: object})
 		case found.GetDeletionTimestamp() != nil:
-			// The object is created again after its deletion has finished. An event reports the end of the deletion.
+			// The object is created again after its deletion is complete. An event reports the end of the deletion.
 		case !ownedBy(found, owner):
 			s.Conflicts = append(s.Conflicts, found)
 		case differs(object, found):
@@ -67,8 +68,8 @@ func differs(desired, found *unstructured.Unstructured) bool {
 	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !covers(found.Object, desired.Object)
 }
 
-// recorded returns the objects that the status lists while the steps are executed: the objects that were installed
-// before, and the new ones.
+// recorded returns the objects that the status must list while the steps are executed: the objects that were
+// installed before, and the new objects.
 func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
 	all := slices.Clone(installed)
 	for _, ref := range s.installed() {
@@ -79,7 +80,7 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns the objects that the status lists after the steps.
+// installed returns the objects that the status must list after the steps.
 func (s steps) installed() []v1beta1.InstalledObject {
 	refs := make([]v1beta1.InstalledObject, len(s.Desired))
 	for i, object := range s.Desired {
@@ -88,7 +89,8 @@ func (s steps) installed() []v1beta1.InstalledObject {
 	return refs
 }
 
-// conflictMessage names the objects of other owners, and their owners if known.
+// conflictMessage returns a message with the names of the objects of other owners, and with the owners if they are
+// known.
 func (s steps) conflictMessage() string {
 	var parts []string
 	for _, object := range s.Conflicts {

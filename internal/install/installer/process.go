@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// process is a provider process in the cluster.
+// process describes a provider process in the cluster.
 type process struct {
 	deployment *appsv1.Deployment // nil if it does not exist
 	pods       []corev1.Pod
@@ -25,7 +25,7 @@ type process struct {
 	leader string
 }
 
-// observe reads the process of a Provider.
+// observe reads the state of the process of a Provider.
 func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) (process,
 	error) {
 	at := slices.IndexFunc(status.Installed, func(o v1beta1.InstalledObject) bool { return o.Kind == "Deployment" })
@@ -67,9 +67,9 @@ func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) strin
 	return status.Process + "-" + provider.Spec.WatchNamespace
 }
 
-// leader returns the name of the pod that holds the Lease. It does not check whether the Lease has expired, because the
-// pod of a former leader does not exist any more. If the process has a kubeconfig of another control cluster, its Lease
-// is in that cluster, and is not found here.
+// leader returns the name of the pod that holds the Lease. It does not check whether the Lease has expired, because
+// the pod of a former leader no longer exists. If the process has a kubeconfig of another control cluster, the
+// Lease is in that cluster, and the function does not find it.
 func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []corev1.Pod) (string, error) {
 	lease := &coordinationv1.Lease{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {

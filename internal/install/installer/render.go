@@ -146,7 +146,8 @@ func anyOf(texts []string) []any {
 	return list
 }
 
-// stamp returns a copy of a rendered object with an owner reference and with a hash of the object's content.
+// stamp returns a copy of a rendered object, and adds an owner reference and a hash of the object's content to the
+// copy.
 func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*unstructured.Unstructured, error) {
 	object := rendered.DeepCopy()
 	labels := map[string]string{}

@@ -75,7 +75,7 @@ func TestOperatorInstallsNoMigrator(t *testing.T) {
 	}
 }
 
-// A policy lets the operator write only objects whose names begin with that of a provider process.
+// A policy lets the operator write only objects whose names begin with the name of a provider process.
 func TestOperatorInstallsOnlyObjectsOfProcess(t *testing.T) {
 	for _, key := range []string{"extraObjects", "fullnameOverride", "namespaceOverride"} {
 		p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{

@@ -12,12 +12,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// crashLoopRestarts is the number of restarts after which a container that is not ready is reported as crash looping.
-// The number is needed because the kubelet reports CrashLoopBackOff only while it waits before the next run of the
-// container.
+// crashLoopRestarts is the number of restarts from which on a container that is not ready is reported as crash
+// looping. This number is needed because the kubelet reports CrashLoopBackOff only while it waits before the next
+// start of the container.
 const crashLoopRestarts = 3
 
-// rollout is the progress of the rollout of the Deployment.
+// rollout describes the progress of the rollout of the Deployment.
 type rollout struct {
 	complete bool
 	// stuck means that the rollout does not continue until a user acts. In this case, reason and message explain the
@@ -58,8 +58,8 @@ func (p process) podsRefused() *rollout {
 	return nil
 }
 
-// newestStuckPod returns the problem of a stuck pod. If several pods are stuck, it selects the newest pod, because this
-// pod has the newest version.
+// newestStuckPod returns the problem of a stuck pod. If several pods are stuck, it selects the newest of them,
+// because this pod has the newest version.
 func (p process) newestStuckPod() *rollout {
 	pods := slices.Clone(p.pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {

@@ -39,7 +39,8 @@ func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider
 	return duplicateType(provider, status.Type, all.Items), nil
 }
 
-// detectType detects the type from the Nodes. If objects of a type are installed, the type does not change.
+// detectType detects the type from the Nodes. If objects of a type are already installed, the Provider keeps this
+// type.
 func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderStatus) (*problem, error) {
 	if status.Detected != nil && len(status.Installed) > 0 {
 		status.Type = status.Detected.Type
@@ -72,7 +73,7 @@ func unknownType(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) *pr
 		"%s. The providers of Machinist are %s. For any other provider, set spec.image.repository.", subject, strings.Join(Types(), ", "))}
 }
 
-// duplicateType returns a problem if another Provider has the type and precedes this one.
+// duplicateType returns a problem if another Provider of the same type takes precedence over this Provider.
 func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider) *problem {
 	for i := range all {
 		other := &all[i]
@@ -93,8 +94,8 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes reports whether Provider a has priority over Provider b if both have the same type. An installed Provider
-// has priority over one that is not installed. Otherwise the older Provider has priority.
+// precedes reports whether Provider a takes precedence over Provider b if both have the same type. An installed
+// Provider takes precedence over a Provider that is not installed. Otherwise the older Provider has priority.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -24,8 +24,8 @@ import (
 // passTimeout is the timeout of a pass, which takes about thirty requests.
 const passTimeout = time.Minute
 
-// Kinds returns empty objects of the kinds that are watched in addition to Providers. The cache contains only the
-// metadata of these kinds, and only of objects that Selector selects. Pods are included because nothing else reports
+// Kinds returns an empty object of each kind that is watched in addition to Providers. For these kinds, the cache
+// contains only metadata, and only objects that Selector selects. Pods are included because no other object reports
 // that a pod cannot start.
 func Kinds() []client.Object {
 	var kinds []client.Object
@@ -67,7 +67,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Name: "provider", Reconciler: r, Concurrency: 1, Timeout: passTimeout,
 		For: &wiring.Watch{Object: &v1beta1.Provider{}, Predicate: specChanged()},
 		Watches: []wiring.Watch{{
-			// After the deletion of a Provider, another Provider may get its type.
+			// After a Provider has been deleted, another Provider of the same type may be installed.
 			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: onlyDeleted(),
 		}},
 	}
@@ -97,7 +97,7 @@ func onlyDeleted() predicate.Predicate {
 	}
 }
 
-// all returns the keys of all Providers, of which there are only a few.
+// all returns the keys of all Providers. There are only a few Providers.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1beta1.ProviderList{}
 	if err := r.Client.List(ctx, list); err != nil {

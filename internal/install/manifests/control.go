@@ -17,23 +17,24 @@ import (
 // Namespace is the default namespace of the processes and of their Leases.
 const Namespace = "machinist-system"
 
-// Parts selects the objects of the charts that one cluster needs if the processes run outside of the cluster.
+// Parts selects the objects of the charts that a cluster needs if the processes run outside of the cluster.
 type Parts struct {
 	// Control means that the cluster is the control cluster, and Target that it is the target cluster. Both may be true.
 	Control, Target bool
 	// User is the user name of the process in the cluster. If it is empty, the process uses its ServiceAccount.
 	User string
-	// WatchNamespace is the only namespace that the process works in. Empty means all namespaces.
+	// WatchNamespace is the only namespace in which the process works. Empty means all namespaces.
 	WatchNamespace string
-	// SecretNamespaces are the namespaces whose Secrets a provider may read. Nil means the default of the chart.
+	// SecretNamespaces contains the namespaces in which a provider may read Secrets. Nil means the default of the
+	// chart.
 	SecretNamespaces []string
-	// MigratorNamespaces are the namespaces in which a migrator may read and write Secrets, acquire Leases and scale
-	// workloads.
+	// MigratorNamespaces contains the namespaces in which a migrator may read and write Secrets, acquire Leases and
+	// scale workloads.
 	MigratorNamespaces []string
 	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
-	// WebhookURL is the URL at which API servers reach the webhook of the process. If it is empty, they use its Service.
-	// If it is "off", there is no webhook.
+	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, API servers use
+	// the Service of the process. If it is "off", there is no webhook.
 	WebhookURL string
 }
 

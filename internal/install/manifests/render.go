@@ -23,7 +23,8 @@ import (
 type Release struct {
 	// Name and Namespace are the arguments of `helm install NAME --namespace NAMESPACE`. Both are required.
 	Name, Namespace string
-	// Values override the values of the chart, as `--values` does. They are checked against the chart's schema.
+	// Values override the values of the chart, as `--values` does. The values are checked against the schema of the
+	// chart.
 	Values map[string]any
 	// ManagedBy is the value of the label app.kubernetes.io/managed-by. The default is machinist.
 	ManagedBy string
@@ -48,7 +49,8 @@ func AppVersion() (string, error) {
 	return c.Metadata.AppVersion, nil
 }
 
-// render returns the objects of a chart in the order in which Helm installs them. An error about a value has its path.
+// render returns the objects of a chart in the order in which Helm installs them. If a value is invalid, the error
+// contains the path of the value.
 func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	c, err := load(name)
 	if err != nil {

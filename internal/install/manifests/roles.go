@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Role stands for the permissions of one process in one cluster. They consist of a ClusterRole and of Roles with the
+// Role contains the permissions of one process in one cluster. They consist of a ClusterRole and of Roles with the
 // same name in some namespaces. In the control cluster, a provider has a second ClusterRole for Secrets.
 type Role string
 
@@ -25,8 +25,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of a process for a provider. If namespace is not empty, the process works
-// in this namespace only.
+// For returns the ClusterRole and the Roles of the process of a provider. If namespace is not empty, the process
+// works in this namespace only.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

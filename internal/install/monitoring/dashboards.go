@@ -16,15 +16,15 @@ type Dashboard struct {
 	// Name is the name of the source file without its extension. The uid of the dashboard is machinist-<name>.
 	Name  string `json:"-"`
 	Title string `json:"title"`
-	// Variables are the variables in addition to the data source and the cluster.
+	// Variables contains the variables that users can set in addition to the data source and the cluster.
 	Variables []Variable `json:"variables,omitempty"`
 	Rows      []Row      `json:"rows"`
 }
 
-// Variable is a label whose values the user can select. In an expression, $name stands for name=~"$name".
+// Variable is a label for which users can select values. In an expression, $name stands for name=~"$name".
 type Variable struct {
 	Name string `json:"name"`
-	// Metric is a metric with the label.
+	// Metric is the name of a metric that has the label.
 	Metric string `json:"metric"`
 }
 
@@ -44,7 +44,7 @@ type Panel struct {
 	Unit string `json:"unit"`
 	// Stack stacks the series.
 	Stack bool `json:"stack,omitempty"`
-	// Bad is the value at which a stat panel becomes red.
+	// Bad is the threshold at which a stat panel becomes red.
 	Bad     *float64 `json:"bad,omitempty"`
 	Queries []Query  `json:"queries"`
 }
@@ -60,7 +60,7 @@ const (
 	panelHeight = 8
 )
 
-// LoadDashboards returns the dashboards as they are in the source files.
+// LoadDashboards returns the dashboards in the format of the source files.
 func LoadDashboards() ([]Dashboard, error) {
 	files, err := fs.Glob(sources, "dashboards/*.yaml")
 	if err != nil {
@@ -81,7 +81,7 @@ func LoadDashboards() ([]Dashboard, error) {
 	return all, nil
 }
 
-// Selectors replaces $cluster and the name of each variable, such as $name, in an expression. The function choose
+// Selectors replaces $cluster, and the name of each variable, such as $name, in an expression. The function choose
 // returns the replacement for a label, such as name=~"$name".
 func (d Dashboard) Selectors(expr string, choose func(label string) string) string {
 	for _, label := range append([]string{"cluster"}, d.labels()...) {
@@ -136,7 +136,8 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// variable returns the variable of a label. If a metric does not have the label, its value is empty, and .* matches it.
+// variable returns the variable of a label. If a metric does not have the label, the value of the label is empty,
+// and .* matches the empty value.
 func variable(label, metric string, source object) object {
 	query := fmt.Sprintf("label_values(%s, %s)", metric, label)
 	return object{"name": label, "label": label, "type": "query", "datasource": source, "definition": query,

@@ -39,7 +39,7 @@ type Rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// LoadRules returns the rules as they are in the source files.
+// LoadRules returns the rules in the format of the source files.
 func LoadRules() (Rules, error) {
 	var all Rules
 	files, err := fs.Glob(sources, "rules/*.yaml")
@@ -80,12 +80,12 @@ func (r Rules) Published() Rules {
 // Short contains short durations for tests. These tests evaluate the rules every second, and cannot wait for the
 // published durations.
 type Short struct {
-	// For replaces the value of the field "for" in each rule. Range replaces each range in an expression. Threshold
-	// replaces each duration in a comparison. All three must be whole seconds.
+	// For replaces the duration in the field "for" of each rule. Range replaces each range in an expression.
+	// Threshold replaces each duration in a comparison. All three must be whole seconds.
 	For, Range, Threshold time.Duration
 }
 
-// Shortened returns the published rules with the given durations instead of their own.
+// Shortened returns the published rules after it has replaced their durations with the given durations.
 func (r Rules) Shortened(s Short) Rules {
 	return r.each(func(rule *Rule) {
 		rule.Expr = replaceDurations(rule.Expr, func(isRange bool, _ time.Duration) time.Duration {
@@ -141,7 +141,7 @@ func replaceDurations(expr string, change func(isRange bool, d time.Duration) ti
 	})
 }
 
-// promDuration formats a duration of whole seconds like Prometheus: 90m instead of 1h30m0s.
+// promDuration formats a duration of whole seconds as Prometheus does: 90m instead of 1h30m0s.
 func promDuration(d time.Duration) string {
 	for _, unit := range []string{"d", "h", "m"} {
 		if d >= units[unit] && d%units[unit] == 0 {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// AzureRole has the properties of an Azure custom role in addition to its actions.
+// AzureRole contains the properties of an Azure custom role in addition to its actions.
 type AzureRole struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -17,8 +17,8 @@ type AzureRole struct {
 type AzureScope struct {
 	// Subscription is the ID of a subscription. It is required.
 	Subscription string
-	// ResourceGroups are the groups of the subscription that the role is restricted to. Empty means the whole
-	// subscription.
+	// ResourceGroups contains the resource groups of the subscription to which the role is restricted. Empty means
+	// the whole subscription.
 	ResourceGroups []string
 	// Name is the name of the role, which is unique in its tenant. The default is the name in the file.
 	Name string

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// accessRule is a request that an OpenStack application credential allows.
+// accessRule describes a request that an OpenStack application credential allows.
 type accessRule struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
@@ -27,7 +27,7 @@ func (n *Needs) AccessRules(actions []string) ([]byte, error) {
 		}
 		rules[i] = accessRule{Service: words[0], Method: words[1], Path: words[2]}
 	}
-	// Each rule is on a line of its own, so that a diff shows added and removed rules.
+	// Each rule is on a separate line, so that a diff shows added and removed rules.
 	var out bytes.Buffer
 	for i, rule := range rules {
 		text, err := json.Marshal(rule)

@@ -17,14 +17,14 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// Needs are the permissions that a provider needs in its cloud.
+// Needs contains the permissions that a provider needs in its cloud.
 type Needs struct {
 	// Provider is the name of the provider. Cloud is the name of the provider's cloud, for use in a sentence.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
 	// Note describes the permissions in words if the cloud has no roles.
 	Note string `json:"note,omitempty"`
-	// AzureRole is set for providers that need an Azure custom role.
+	// AzureRole is set only for providers that need an Azure custom role.
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
 	// Actions are the permissions that every class needs, in the terms of the cloud.
 	Actions []string `json:"actions,omitempty"`
@@ -77,8 +77,8 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With returns the actions for classes that set the given fields of their providerSpec, without duplicates. AllFields
-// stands for all fields.
+// With returns the actions, without duplicates, for classes that set the given fields of their providerSpec.
+// AllFields stands for all fields.
 func (n *Needs) With(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {

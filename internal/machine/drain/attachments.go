@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// attachmentAge limits the age of a list of VolumeAttachments. A list that was read up to attachmentAge before the
-	// requested time may still prove that a node has no attachments. This is safe because a volume is attached to a node
-	// long before the pod that uses the volume starts, and therefore long before that pod ends. If a list is older than
-	// half of attachmentAge, the caller reads a new one. The API server therefore gets two or three list requests per
-	// second, regardless of the number of machines.
+	// attachmentAge limits the age of a list of VolumeAttachments. A list proves that a node has no attachments if it was
+	// read at the requested time or later, or at most attachmentAge earlier. This is safe because a volume is attached to
+	// a node long before the pod that uses the volume starts, and therefore long before that pod ends. If the last list is
+	// older than half of attachmentAge, the caller reads a new list. The API server therefore gets two or three list
+	// requests per second, regardless of the number of machines.
 	attachmentAge = time.Second
 
 	// attachmentPage is the page size for lists of VolumeAttachments. If all VolumeAttachments of the cluster fit into one
@@ -43,9 +43,9 @@ type attachments struct {
 	reading bool
 }
 
-// attachedTo returns the attachments of a node at the given time or later. If the node has no attachments, the result
-// may be from a list that is up to attachmentAge older than the given time. If it is too early for another list,
-// attachedTo returns how long the caller must wait.
+// attachedTo returns the attachments of a node as of the given time or a later time. If the node has no attachments,
+// the result may be from a list that is up to attachmentAge older than the given time. If it is too early for another
+// list, attachedTo returns how long the caller must wait.
 func (a *attachments) attachedTo(ctx context.Context, node string,
 	since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
@@ -76,8 +76,7 @@ func (a *attachments) attachedTo(ctx context.Context, node string,
 	return byNode[node], 0, nil
 }
 
-// cached returns the attachments of a node from the last list. ok is false if this list is too old for the given time.
-// attachedTo documents how old the list may be.
+// cached returns the attachments of a node from the last list. If this list is too old for the given time, ok is false.
 func (a *attachments) cached(node string, since time.Time) (list []Attachment, ok bool) {
 	if a.taken.IsZero() {
 		return nil, false

@@ -93,7 +93,7 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	}
 }
 
-// If the report of a new blocker is delayed, it must appear as soon as the message may change again.
+// Even if the report of a new blocker is delayed, it must appear as soon as the message may change again.
 func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")))
 	b.refuse["web-1"], b.refuse["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
@@ -134,7 +134,7 @@ func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 }
 
 // When the drain starts to delete pods despite their PodDisruptionBudget, the condition must show this at once. The
-// condition must not claim for another 30 seconds that the budget blocks the drain.
+// condition must not report for another 30 seconds that the budget blocks the drain.
 //
 // Rule: drain-names-blockers.
 func TestForcedDrainIsReportedAtOnce(t *testing.T) {

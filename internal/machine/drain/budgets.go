@@ -69,7 +69,7 @@ func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 }
 
 // explain adds the PodDisruptionBudgets of a pod to the result of a failed eviction. If the eviction failed for another
-// reason than a budget's refusal, explain adds the budgets only if several of them select the pod.
+// reason, explain adds the budgets only if several of them select the pod.
 func explain(try *Attempt, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return
@@ -98,8 +98,8 @@ func (c *Controller) onBudgets() handler.EventHandler {
 	}
 }
 
-// budgetChanged triggers new attempts for pods that the budget blocks. The number of pods is at most the number of
-// disruptions that the budget allows now.
+// budgetChanged triggers new attempts for pods that the budget blocks. The number of these pods is at most the number
+// of disruptions that the budget allows now.
 func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 	if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
 		return
@@ -113,8 +113,8 @@ func (c *Controller) retry(budget types.NamespacedName, n int) {
 	}
 }
 
-// retryBlockedBy marks pods for another attempt: the n pods that the budget has blocked for the longest time. It does
-// not mark more pods, because the budget would refuse their evictions again. It returns their machines.
+// retryBlockedBy marks n pods for another attempt. It chooses the pods that the budget has blocked for the longest
+// time. It does not mark more pods, because the budget would refuse their evictions again. It returns their machines.
 func (m *records) retryBlockedBy(budget types.NamespacedName, n int) []types.NamespacedName {
 	type blockedPod struct {
 		Blocker

@@ -162,8 +162,7 @@ func (c *Controller) Drain(request Request) Outcome {
 }
 
 // CheckAndDrain is like Drain, but its first call for a Node runs the first pass of the drain before it returns. It is
-// for a caller whose next call follows only after a long time, and which should not wait that long if the Node is
-// empty.
+// for callers that would call again only after a long time. If the Node is empty, such a caller does not have to wait.
 func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome {
 	r, before := c.records.admitDrain(request)
 	if before == nil { // No worker can have the machine yet.
@@ -174,8 +173,8 @@ func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome
 	return c.enqueueUnlessDone(r, before, request)
 }
 
-// enqueueUnlessDone returns the outcome of a drain, and lets a worker check the Node if the request is not the previous
-// one.
+// enqueueUnlessDone returns the outcome of a drain. If the request differs from the previous one, it also lets a worker
+// check the Node.
 func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Request) Outcome {
 	outcome := c.records.outcome(&r.drained)
 	if !outcome.Done && (before == nil || !before.equal(request)) {
@@ -184,9 +183,9 @@ func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Reque
 	return outcome
 }
 
-// VolumesDetached reports whether the wait for the volumes of a drained Node is over: either they are detached, or no
-// further wait is needed. The workers check the volumes in the background. The first call checks the volumes at once,
-// usually without an API call. A machine without volumes therefore continues at once.
+// VolumesDetached reports whether the wait for the volumes of a drained Node has ended, because they are detached or
+// because no further wait is needed. The workers check the volumes in the background. The first call checks the volumes
+// at once, usually without an API call. A machine without volumes therefore continues at once.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
 	r, before := c.records.forVolumes(request)
 	if request.Force {

@@ -16,13 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// daemonSetMemory is how long the controller assumes that a DaemonSet still exists after it was read. If the DaemonSet
-// is deleted in the meantime, the garbage collector deletes its pods anyway, unless a client orphaned the pods on
-// purpose.
+// daemonSetMemory is how long the controller assumes that a DaemonSet exists after it has read the DaemonSet. If the
+// DaemonSet is deleted in the meantime, the garbage collector deletes its pods anyway, unless a client orphaned the
+// pods on purpose.
 const daemonSetMemory = time.Minute
 
 // daemonSets detects pods whose DaemonSet no longer exists. If the DaemonSet still exists, it would create the pod
-// again. All nodes run pods of the same few DaemonSets, so each DaemonSet is read once a minute, not once per node.
+// again. All nodes run pods of the same few DaemonSets. Therefore, each DaemonSet is read once a minute, and not once
+// per node.
 type daemonSets struct {
 	target client.Reader
 	clock  clock.PassiveClock

@@ -3,7 +3,7 @@ package drain
 import "time"
 
 // deadline contains the start and the end of a drain, and calculates the times that matter for one pod. If a drain has
-// no end and a PodDisruptionBudget refuses the eviction of a pod, the pod is never deleted.
+// no end, a pod is never deleted while a PodDisruptionBudget refuses its eviction.
 type deadline struct {
 	start, end time.Time
 }
@@ -30,14 +30,14 @@ func (d deadline) isOver(now time.Time) bool {
 	return !d.end.IsZero() && !now.Before(d.end)
 }
 
-// remainingGrace returns the grace period for the deletion of a pod now, in seconds. It is the shorter one of the pod's
-// own grace period and the time until the deadline, but at least 1.
+// remainingGrace returns the grace period for the deletion of a pod now, in seconds. It is the pod's own grace period
+// or the time until the deadline, whichever is shorter, but at least 1.
 func (d deadline) remainingGrace(grace time.Duration, now time.Time) int64 {
 	left := max(min(grace, d.end.Sub(now)), minGrace)
 	return int64(left / time.Second)
 }
 
-// countsAsGoneAt takes the time at which a terminating pod should have ended. It returns the time from which the drain
+// countsAsGoneAt gets the time at which a terminating pod should have ended. It returns the time from which the drain
 // no longer waits for this pod.
 func (d deadline) countsAsGoneAt(ends time.Time) (time.Time, bool) {
 	if d.end.IsZero() {

@@ -124,7 +124,7 @@ func (s *simulation) run(rounds int) {
 	}
 }
 
-// Failures of a simulation can only be replayed if the controller is deterministic.
+// A failed simulation can only be replayed if the controller is deterministic.
 func TestSameInputsResultInTheSameCallsInTheSameOrder(t *testing.T) {
 	first := simulate(t)
 	first.run(8)

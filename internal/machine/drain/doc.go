@@ -11,7 +11,7 @@
 // machine through [Controller.Triggers] when there is something new to report. Before the first check of the Node there
 // is nothing to report, so an empty node causes no extra write.
 //
-// After a restart, the controller rebuilds its state from the API. It only loses the record of refused evictions, and
-// of the controllers whose pods were evicted. The start of the drain is the transition time of the machine's Drained
-// condition.
+// After a restart, the controller rebuilds its state from the API. It only loses two records: which evictions were
+// refused, and the controllers whose pods were evicted. The start of the drain is the transition time of the machine's
+// Drained condition.
 package drain

@@ -45,8 +45,8 @@ func isDenial(err error) bool {
 }
 
 // reportDenial records that the controller is not allowed to read the pods of the node, and returns the time until the
-// next attempt. The controller does not evict pods that it cannot see, even after the deadline: the deadline limits how
-// long known pods may stay. The instance therefore remains until an administrator grants the permission or forces the
+// next attempt. The controller does not evict pods that it cannot see, even after the deadline, because the deadline
+// applies only to known pods. The instance therefore remains until an administrator grants the permission or forces the
 // deletion.
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()

@@ -156,8 +156,8 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 }
 
 // mayTakeLong reports whether an earlier call for the same pod and the same action got no answer from the API server.
-// The first deletion of a pod is always sent at once, even if its evictions got no answer, because deletePatience is
-// counted from the first deletion.
+// The first deletion of a pod is always sent at once, even if its evictions got no answer, because deletePatience
+// begins with the first deletion.
 func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
 
 // sendOne evicts or deletes one pod and stores the result. It postpones a call that may take long if too many others

@@ -46,7 +46,8 @@ const (
 	Ignore Action = "ignore"
 	// Await means that the drain waits until the terminating pod is gone.
 	Await Action = "await"
-	// Block means that nothing is sent for the pod yet: other pods are evicted first, or the next attempt is not due.
+	// Block means that nothing is sent for the pod yet, because other pods are evicted first or the next attempt is not
+	// due.
 	Block Action = "hold"
 	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	Evict Action = "evict"
@@ -119,7 +120,7 @@ type Decision struct {
 	Next time.Duration
 }
 
-// Step is what happens to one pod.
+// Step is the planned action for one pod.
 type Step struct {
 	Pod types.NamespacedName
 	UID types.UID
@@ -327,8 +328,8 @@ func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// blockLaterTurns sets the action Block for pods that must wait until all pods of earlier turns are gone. These pods
-// are still deleted when the deadline is near.
+// blockLaterTurns sets the action Block for pods that must wait until all pods with an earlier turn are gone. These
+// pods are still deleted when the deadline is near.
 func (p *planner) blockLaterTurns(steps []Step) {
 	i := slices.IndexFunc(steps, Step.pending)
 	if i < 0 {

@@ -150,7 +150,7 @@ func (w *world) apply(t *testing.T, d Decision) {
 	}
 }
 
-// checkPolite checks invariant I7. It does not use the planner's calculation of the times.
+// checkPolite checks invariant I7. It does not use the time calculations of the planner.
 func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
 	if s.Grace < 1 {
 		t.Errorf("%s is deleted with a grace period of %d s", p.Name, s.Grace)

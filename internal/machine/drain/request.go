@@ -52,7 +52,7 @@ type Request struct {
 	Skip bool
 }
 
-// skipReason returns the reason why the Node is not drained. It is empty if the Node must be drained.
+// skipReason returns the reason why the drain is skipped. It is empty if the Node must be drained.
 func (r Request) skipReason() string {
 	switch {
 	case r.Force:
@@ -80,8 +80,8 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
 }
 
-// VolumesRequest requests a wait for the volumes of a drained Node. If a node is unreachable and its instance may still
-// run, do not request a wait, because no controller detaches the volumes of such a node. When a wait is over, a request
+// VolumesRequest requests a wait for the volumes of a drained Node. Do not request a wait for an unreachable node whose
+// instance may still run, because no controller detaches the volumes of such a node. When a wait is over, a request
 // with a later value of Drained starts another wait.
 type VolumesRequest struct {
 	Subject

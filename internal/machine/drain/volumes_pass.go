@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// firstVolumesOutcome is the check of a node's volumes for which the caller waits. If it finds volumes, a worker checks
-// them in more detail.
+// firstVolumesOutcome checks a node's volumes while the caller waits. If it finds volumes, a worker checks these
+// volumes in more detail.
 func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesRequest) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 		attached, err = c.attachedVolumes(ctx, r, request, list)
 	}
 	if err != nil && answered(err) && left <= 0 {
-		// The API server refuses the request, so that a longer wait would not help.
+		// The API server refuses the request, so a longer wait would not help.
 		attached, err = []string{shorten(err.Error())}, nil
 	}
 	if err != nil {

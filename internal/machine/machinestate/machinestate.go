@@ -89,8 +89,8 @@ func FailedOrUnhealthy(m *v1beta1.Machine) bool {
 			RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
 
-// ReplacementExempt reports whether the set does not replace the machine although it is ToBeReplaced. Either an
-// annotation forbids this, or too many consecutive replacements have failed.
+// ReplacementExempt reports whether the set leaves a machine in place although ToBeReplaced is true for it. The reason
+// is either an annotation, or too many consecutive replacements that have failed.
 func ReplacementExempt(m *v1beta1.Machine) bool {
 	_, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]
 	return skip || RemediationReason(m) == v1beta1.ReasonRetriesExhausted &&

@@ -38,7 +38,7 @@ func failed(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 }
 
-// Sets, deployments, health checks and preservation all use these predicates, which must not be defined anywhere else.
+// Sets, deployments, health checks and preservation must use these predicates, and must not define their own.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited, interrupted-replaced-at-once, preserve-on-request.
 func TestReplacementPredicates(t *testing.T) {

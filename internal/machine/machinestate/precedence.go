@@ -48,9 +48,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without the details that only matter among machines that are deleted early for the same
-// reason, such as a delete annotation. A deployment uses Coarse to predict which machine its set will delete, because a
-// machine may be launched or become Ready before the set acts.
+// Coarse returns the precedence without details that only order the machines within one group, such as the machines
+// with a delete annotation. A deployment uses Coarse to predict which machine its set will delete, because a machine
+// may be launched or become Ready before the set acts.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:

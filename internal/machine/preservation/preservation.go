@@ -1,6 +1,6 @@
 // Package preservation defines which Machines are preserved for inspection, and which will be preserved next. The
-// provider's process preserves a Machine, and the set that owns the Machine waits for this. If they did not agree, a
-// machine would be deleted too early or never.
+// provider's process preserves a Machine, and the set that owns the Machine waits for this. If the provider and the set
+// disagreed, a machine would be deleted too early or never.
 package preservation
 
 import (
@@ -55,7 +55,7 @@ func Invalid(m *v1beta1.Machine) string {
 }
 
 // OverLimit reports whether the Machine is replaced and not preserved, because the limit is reached. The result stays
-// true until the Machine is replaced or recovers, even if the preservation of other Machines ends.
+// true until the Machine is replaced or recovers, even if the preservation of other Machines ends earlier.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
@@ -100,9 +100,9 @@ func Due(m *v1beta1.Machine) bool {
 		!machinestate.Unchangeable(m)
 }
 
-// replacedForFailure reports whether the set of the Machine would replace it now because it failed or is unhealthy. If
-// the set would not replace the Machine, it must not be preserved either, because the preservation would cause a
-// replacement. An interrupted Machine cannot be preserved, because the cloud will delete its instance.
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or is unhealthy. A
+// Machine must not be preserved if its set would not replace it, because the preservation would cause a replacement. An
+// interrupted Machine cannot be preserved, because the cloud will delete its instance.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

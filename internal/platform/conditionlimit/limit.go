@@ -1,6 +1,6 @@
 // Package conditionlimit limits the number of conditions of an object to the number that the schema allows. Any client
-// that may write a status can add conditions. If there were too many, the API server would refuse every status that a
-// controller writes.
+// that may write a status can add conditions. If an object had too many conditions, the API server would reject
+// every status that a controller writes.
 package conditionlimit
 
 import (
@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Kind describes the conditions of a kind of objects. Own lists the conditions that Machinist itself writes. Most is
-// the number of conditions that the schema allows.
+// Kind describes the conditions of the objects of one kind. Own lists the conditions that Machinist itself writes.
+// Most is the maximum number of conditions that the schema allows.
 type Kind struct {
 	Own  []string
 	Most int

@@ -1,11 +1,12 @@
 package freshness
 
-// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent use.
-// If several workers share a Tracker, the controller must lock it.
+// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. A Tracker is not safe for
+// concurrent use. If several workers share a Tracker, the controller must lock it.
 type Tracker struct {
 	// minVersion is the resource version that the cache must have reached. It is "" before the first LIST.
 	minVersion string
-	// confirmed means that the cache was compared with live lists and may be trusted at any version.
+	// confirmed means that the cache was compared with live lists, so that it may be trusted whatever its version
+	// is.
 	confirmed bool
 	// ambiguous counts the ambiguous writes.
 	ambiguous int
@@ -17,7 +18,8 @@ type Mark struct{ ambiguous int }
 // Mark returns the current position. Call it before a live LIST.
 func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 
-// MinVersion returns the resource version that the cache must have reached. It is "" if a live LIST is needed first.
+// MinVersion returns the resource version that the cache must have reached. MinVersion is "" if a live LIST is
+// needed first.
 func (t *Tracker) MinVersion() string { return t.minVersion }
 
 // Trusts reports whether a cache that is complete up to the resource version may be trusted.
@@ -25,11 +27,11 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 	return t.confirmed || t.minVersion != "" && AtLeastAsNew(cacheVersion, t.minVersion)
 }
 
-// Confirmed reports whether the cache may be trusted at any version.
+// Confirmed reports whether the cache may be trusted whatever its version is.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. If another LIST was already recorded since
-// the last ambiguous write, Listed keeps the version of that LIST, which is lower.
+// Listed records the resource version of a live LIST that began at the mark. If another LIST has already been
+// recorded since the last ambiguous write, Listed keeps the version of that LIST, which is lower.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns the objects that a list would contain. Do not change the objects, because other readers share them.
-// The parameter list is an empty list of the kind, and its objects are *T. After a live list, it contains the resource
-// version of this list.
+// Shared returns the objects that a list would contain. Do not change these objects, because other readers share
+// them. The parameter list is an empty list of the kind. The objects in such a list have the type T. After a live
+// list, it contains the resource version of this list.
 //
 // If the reader is the cache of a process, the objects are not copied. This saves memory if the list contains a whole
 // fleet. In this case, the options may only select a namespace and one field, and disable waiting for the process's own

@@ -1,5 +1,5 @@
-// Package nodemark contains the mark on a Node. The mark identifies the instance of the Node, and so proves which
-// Machine the Node belongs to.
+// Package nodemark contains the mark on a Node. The mark identifies the instance of the Node, and therefore proves
+// to which Machine the Node belongs.
 package nodemark
 
 import (
@@ -11,15 +11,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Mark identifies the instance of a Node, and the installation that the instance belongs to. It is the value of
+// Mark identifies the instance of a Node, and the installation to which the instance belongs. It is the value of
 // NodeAnnotationInstance.
 type Mark struct {
-	// ClusterID identifies the installation that created the instance, and Provider the provider.
+	// ClusterID identifies the installation that created the instance. Provider identifies the provider.
 	ClusterID string `json:"cluster"`
 	Provider  string `json:"provider"`
 	// Class is the name of the class, in the namespace of the Machine, or "" for a Machine without a class.
 	Class string `json:"class,omitempty"`
-	// ProviderID is the provider ID of the instance, and Scope the scope in which the provider finds it.
+	// ProviderID is the provider ID of the instance. Scope is the scope in which the provider finds the instance.
 	ProviderID string `json:"id"`
 	Scope      string `json:"scope,omitempty"`
 }
@@ -48,7 +48,7 @@ func (i Mark) String() string {
 	return string(text)
 }
 
-// Parse reads the value of the annotation. ok is false if it identifies no instance.
+// Parse reads the value of the annotation. The result ok is false if the value does not identify an instance.
 func Parse(text string) (mark Mark, ok bool) {
 	err := json.Unmarshal([]byte(text), &mark)
 	return mark, err == nil && mark.ClusterID != "" && mark.Provider != "" && mark.ProviderID != ""

@@ -1,5 +1,5 @@
 // Package objectmetrics exports metrics that are computed from the objects in a cache at each scrape. Therefore, a
-// series disappears together with its object, and no counters must be kept up to date between two scrapes.
+// series disappears together with its object, and no counters must be updated between two scrapes.
 package objectmetrics
 
 import (
@@ -11,15 +11,15 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeout limits the duration of one scrape. A limit is needed because a read from a cache that is not filled yet does
-// not return.
+// timeout limits the duration of one scrape. A limit is needed because a read from a cache never returns if the
+// cache is not filled.
 const timeout = 5 * time.Second
 
 // Export exports one series.
 type Export func(desc *prometheus.Desc, value float64, labels ...string)
 
-// Collector exports metrics after Lead has been called. A process that is not the leader has the same objects in its
-// cache, so it must not export the metrics too.
+// Collector exports metrics after Lead has been called. All processes have the same objects in their caches, so
+// only the leader may export the metrics.
 type Collector struct {
 	descs []*prometheus.Desc
 	count func(context.Context, Export) error

@@ -1,5 +1,5 @@
 // Package permitted reads permissions that an administrator gives for a limited time. Such a permission ends
-// automatically, so an administrator need not remove it.
+// without any action, so an administrator need not remove it.
 package permitted
 
 import (

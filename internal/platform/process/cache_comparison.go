@@ -18,8 +18,8 @@ import (
 const comparePeriod = 50 * time.Millisecond
 
 // CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It stops
-// waiting when ctx ends. It lists the metadata of each kind once. Call it at the end of an outage. At this time, the
-// API server answers requests, but the watches may still be interrupted.
+// waiting when ctx ends. CaughtUp lists the metadata of each kind once. Call it at the end of an outage. At this
+// time, the API server answers requests, but the watches may still be interrupted.
 //
 // Kinds that are cached as metadata are not compared, because they only trigger controllers. A cache that is not filled
 // yet is not compared either, because it cannot be read.
@@ -61,10 +61,10 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 // missingEvent describes an event that a cache has not received, although a live list contains the effect of the event.
 // It returns "" if there is no such event.
 //
-// The resource version of the cache need not reach the resource version of the list. A resource version counts the
-// writes of all kinds. If a watch has no events, its resource version advances only about once a minute. Because the
-// events are ordered, the cache contains all changes if it is as new as every object in the list. Deletions are
-// different, because a deleted object is not in the list.
+// The resource version of the cache may be lower than the resource version of the list. A resource version counts
+// the writes of all kinds. If a watch has no events, its resource version advances only about once a minute.
+// Events arrive in order. Therefore, if the cache is as new as every object in the list, it contains all changes of
+// these objects. Deletions need another check, because a deleted object is not in the list.
 func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataList) string {
 	seen := cached.LastStoreSyncResourceVersion()
 	if freshness.AtLeastAsNew(seen, live.ResourceVersion) {
@@ -83,7 +83,7 @@ func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataLis
 		if err != nil {
 			continue
 		}
-		// If an object is not newer than the list and the list does not contain it, the object was deleted.
+		// If an object in the cache is not newer than the list, but is not in the list, the object was deleted.
 		key := toolscache.MetaObjectToName(o).String()
 		if !exists[key] && freshness.AtLeastAsNew(live.ResourceVersion, o.GetResourceVersion()) {
 			return key + " was deleted"

@@ -202,7 +202,8 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			!strings.Contains(err.Error(), step.difference) {
 			t.Errorf("without watches: %v, want the difference %q", err, step.difference)
 		}
-		// There is no further write, so the resource version of the cache stays lower than the resource version of the list.
+		// No other write follows, so the resource version of the cache stays lower than the resource version of the
+		// list.
 		watches.restore()
 		if err := within(patience); err != nil {
 			t.Errorf("with watches: %v", err)

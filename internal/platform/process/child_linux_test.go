@@ -137,7 +137,8 @@ func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 	if code != ExitFenced {
 		t.Errorf("exit code %d, want %d", code, ExitFenced)
 	}
-	// The child may have been stopped between the check of the fence and the action, so one action is allowed.
+	// The child may have been stopped between the check of the fence and the action. Therefore one action is
+	// allowed.
 	acts := 0
 	for _, line := range printed {
 		if line == "acting" {

@@ -20,8 +20,8 @@ var (
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient uses two clients. For cached kinds, it reads and writes with a client whose reads include its own
-// writes. For other kinds, it writes with the live client.
+// cachedClient uses two clients. For cached kinds, it reads and writes with the client consistent, whose reads
+// include its own writes. For other kinds, it writes with the live client.
 type cachedClient struct {
 	// Client is the live client.
 	client.Client
@@ -53,13 +53,14 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 const impossibleNamespace = "/"
 
 // Shared lists objects for the function index.Shared. Unlike List, it does not copy the objects: it returns pointers to
-// the objects in the cache, which must not be changed. List copies 700 bytes of each Machine even without deep copies.
-// While a set of 1,000 Machines is replaced, about 2,000 passes read all of these Machines. With List, the manager and
-// the provider would therefore allocate twice as much memory (TestDeparturesFromTheLibrariesAreCheaper).
+// the objects in the cache, which must not be changed. Even without deep copies, List copies 700 bytes of each
+// Machine. While a set of 1,000 Machines is replaced, about 2,000 passes read all of these Machines. With List, the
+// manager and the provider would therefore allocate twice as much memory
+// (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
-	// The result of this list is always empty. Like every list, it waits until the cache contains this process's own
-	// writes.
+	// The result of this list is always empty. Like every other list, this list waits until the cache contains this
+	// process's own writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	return c.cache.Shared(ctx, list, o...)
 }
 
-// readable returns an error if a kind is not cached. The client does not read such a kind from the API server instead,
-// because each read would cost a request that the caller does not notice.
+// readable returns an error if a kind is not cached. For such a kind, the client does not read from the API server
+// instead, because each read would cost a request that the caller does not notice.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -89,7 +90,7 @@ func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(co
 }
 
 // writer returns the client that must write an object. All writes of a cached kind must use the same client, and the
-// same Go type as reads of the kind. Otherwise reads do not wait until the cache contains the writes.
+// same Go type as reads of the kind. Otherwise reads do not wait until the cache contains these writes.
 func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 	f, err := formOf(object, c.kinds.scheme)
 	if err != nil {

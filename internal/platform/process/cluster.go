@@ -30,26 +30,27 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Cluster is the access to one of the two clusters. Its clients check the fence before each write.
+// Cluster provides access to one of the two clusters. Its clients check the fence before each write.
 type Cluster struct {
 	// Client reads the cached kinds from the cache, and waits until the cache contains what this process wrote through
 	// Client. A read of another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads
 	// and writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// Live reads from and writes to the API server directly. If Live writes an object of a cached kind, a following read
-	// with Client may still return the old object.
+	// Live reads from the API server and writes to it, without a cache. If Live writes an object of a cached kind,
+	// a subsequent read with Client may still return the old object.
 	Live client.Client
-	// Cache contains the informers of the cached kinds, and refuses other kinds with ErrNotCached. The setup function adds
-	// indexes to it. Reads from it do not wait for this process's own writes.
+	// Cache contains the informers of the cached kinds, and refuses other kinds with ErrNotCached. The setup
+	// function adds indexes to this cache. Reads from this cache do not wait for this process's own writes.
 	Cache cache.Cache
-	// Config is the configuration for clients of the cluster. Each client made from it checks the fence before it writes.
+	// Config is the configuration for clients of the cluster. Each client with this configuration checks the fence
+	// before it writes.
 	Config *rest.Config
 
 	// unfenced is the configuration for writes that do not require leadership. These are the writes of the Lease and of
 	// events.
 	unfenced *rest.Config
-	// loaded is the configuration that was read from the kubeconfig file at the start. kubeconfig renews the credentials
-	// of all clients.
+	// loaded is the configuration that was read from the kubeconfig file at startup. kubeconfig renews the
+	// credentials of all clients.
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
@@ -101,7 +102,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A probe of the API server must not queue behind other requests.
+	// A probe of the API server must not wait for other requests.
 	unlimited := rest.CopyConfig(config)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(unlimited, httpClient); err != nil {
@@ -166,8 +167,8 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// Loaded returns the current configuration in the cluster's kubeconfig file. It returns an error if the file has not
-// been usable yet.
+// Loaded returns the current configuration in the cluster's kubeconfig file. Loaded returns an error if the file
+// has never been usable.
 func (c *Cluster) Loaded() (*rest.Config, error) {
 	if c.kubeconfig == nil {
 		return c.loaded, nil
@@ -176,8 +177,8 @@ func (c *Cluster) Loaded() (*rest.Config, error) {
 	return config, err
 }
 
-// Synced reports whether the cache has been filled. If the cluster becomes unreachable later, the cache stays filled,
-// but its content becomes outdated.
+// Synced reports whether the cache has been filled. If the cluster becomes unreachable later, the cache stays
+// filled, but its content becomes outdated.
 func (c *Cluster) Synced() bool {
 	select {
 	case <-c.filled:
@@ -201,8 +202,8 @@ func (c *Cluster) Ping(ctx context.Context) error {
 }
 
 // checkReadyz returns nil if the API server answers GET /readyz. The status 429 counts as an answer. The status 403
-// counts as an answer too, because the API server only refuses access to this path. The status 401 does not count,
-// because it means that the API server does not accept the credentials for any request.
+// counts as an answer too, because with this status the API server refuses only the access to this path. The status
+// 401 does not count, because it means that the API server does not accept the credentials for any request.
 func (c *Cluster) checkReadyz(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
@@ -219,7 +220,8 @@ func (c *Cluster) checkReadyz(ctx context.Context) error {
 	}
 }
 
-// ServerVersion returns the version of the API server, such as v1.36.3. By default every identity may read it.
+// ServerVersion returns the version of the API server, such as v1.36.3. By default, every client may read the
+// version.
 func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
@@ -233,8 +235,9 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 }
 
 // mayRead checks whether this process may list each kind on which the decisions of controllers depend. Without this
-// check, a process that has lost a right would use a cache that no longer changes. The check also detects missing
-// credentials if the API server allows anonymous clients to read /readyz. It ignores all errors except refusals.
+// check, a process that has lost a right would continue to use a cache that no longer changes. The check also
+// detects missing credentials if the API server allows anonymous clients to read /readyz. It ignores all errors
+// except refusals.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for gvk, of := range c.kinds.declared {
 		if of != asTyped {
@@ -294,7 +297,7 @@ func (c *Cluster) run(ctx context.Context) {
 	_ = c.Cache.Start(ctx)
 }
 
-// missingObjects returns an error that names the kinds that have not been listed yet. It may be called after
+// missingObjects returns an error with the names of the kinds that have not been listed yet. It may be called after
 // makeInformers.
 func (c *Cluster) missingObjects(ctx context.Context) error {
 	if c.Synced() {

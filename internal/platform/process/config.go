@@ -38,30 +38,30 @@ type Config struct {
 	// with one shard.
 	ShardIndex int
 
-	// LeaderElect makes the process act only while it holds a Lease. Disable it only if it is certain that there is just
-	// one process.
+	// LeaderElect means that the process acts only while it holds a Lease. Disable leader election only if it is
+	// certain that there is just one process.
 	LeaderElect bool
 	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
 	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster. Otherwise it means Namespace, or
 	// kube-system if Namespace is empty.
 	LeaderElectionNamespace string
-	// LeaseDuration is how long other candidates wait after the last renewal that they observed.
+	// LeaseDuration is how long other candidates wait after the last renewal of the Lease that they observed.
 	LeaseDuration time.Duration
 	// RenewDeadline is the time for which the leader may act after its last successful renewal of the Lease.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals by the leader, and between two attempts of a candidate.
 	RetryPeriod time.Duration
 
-	// HealthProbeBindAddress is the address that serves /healthz and /readyz. "0" or "" disables it, as for the other
-	// addresses.
+	// HealthProbeBindAddress is the address that serves /healthz and /readyz. The value "0" or "" disables the
+	// server, as for the other addresses.
 	HealthProbeBindAddress string
 	// MetricsBindAddress is the address that serves /metrics.
 	MetricsBindAddress string
 	// MetricsSecure means that metrics are served over HTTPS, and only to clients that the control cluster authenticates
 	// and authorizes.
 	MetricsSecure bool
-	// MetricsCertDir is the folder with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is created
-	// at start.
+	// MetricsCertDir is the directory with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is
+	// created at startup.
 	MetricsCertDir string
 	// PprofBindAddress is the address that serves /debug/pprof.
 	PprofBindAddress string
@@ -81,8 +81,8 @@ type Config struct {
 	// GracefulShutdownTimeout is how long the process waits for running work to end after a signal.
 	GracefulShutdownTimeout time.Duration
 
-	// LogLevel is error, info, debug, or a number. The number is the greatest verbosity that is logged. Info is 0, debug
-	// is 1.
+	// LogLevel is error, info, debug, or a number. A number is the maximum verbosity that is logged. Info is 0,
+	// debug is 1.
 	LogLevel string
 	// LogFormat is json or text.
 	LogFormat string
@@ -91,7 +91,7 @@ type Config struct {
 // noShard is the ShardIndex if the flag is not set.
 const noShard = -1
 
-// Shard returns the part of the namespaces that the process serves.
+// Shard returns the set of namespaces that the process serves.
 func (c *Config) Shard() sharding.Shard {
 	if c.Shards <= 1 {
 		return sharding.Shard{}

@@ -63,9 +63,9 @@ func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config
 // podNamespaceFile is the file in a pod that contains the name of the pod's namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leaderElectionNamespace returns the namespace of the Lease. The default is the namespace of the pod, but only if the
-// pod runs in the control cluster. If the pod runs in another cluster, its namespace may not exist in the control
-// cluster.
+// leaderElectionNamespace returns the namespace of the Lease. The default is the namespace of the pod, but only if
+// the pod runs in the control cluster. If the pod runs in another cluster, its namespace may not exist in the
+// control cluster.
 func (c *Config) leaderElectionNamespace() (string, error) {
 	switch {
 	case c.LeaderElectionNamespace != "":

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// declaredCache is a cache that only creates informers of the declared kinds.
+// declaredCache is a cache that creates informers only for the declared kinds.
 type declaredCache struct {
 	cache.Cache
 	kinds kinds

@@ -24,16 +24,16 @@ import (
 const (
 	// deniedReminder is the time between two log lines about the same missing right.
 	deniedReminder = 10 * time.Minute
-	// deniedRecheck is the shortest time between two requests that ask the cluster whether a right is missing.
+	// deniedRecheck is the minimum time between two requests that ask the cluster whether a right is missing.
 	deniedRecheck = 5 * time.Second
-	// deniedTimeout is how long the cluster may take to answer.
+	// deniedTimeout is how long the process waits for the cluster's answer.
 	deniedTimeout = 5 * time.Second
 )
 
 // right is a permission that a request needs.
 type right authorizationv1.ResourceAttributes
 
-// String returns a right as in "update leases.coordination.k8s.io in namespace machinist-system".
+// String returns a text such as "update leases.coordination.k8s.io in namespace machinist-system".
 func (r right) String() string {
 	text := r.Verb + " " + r.Resource
 	if r.Subresource != "" {
@@ -48,10 +48,10 @@ func (r right) String() string {
 	return text
 }
 
-// denials contains the rights that a cluster has denied to this process. If the cluster forbids a request, the cause
-// may be a missing right or admission. Therefore this process asks the cluster whether the right is missing. No list of
-// necessary rights is needed for this. The process asks again from time to time, so that it notices when a missing
-// right has been granted.
+// denials contains the rights that a cluster has denied to this process. If the cluster forbids a request, the
+// cause is either a missing right or an admission check. Therefore this process asks the cluster whether a right is
+// missing. No list of necessary rights is needed for this. The process asks again from time to time, so that it
+// notices when a missing right has been granted.
 type denials struct {
 	cluster string
 	path    string // of the API server's address
@@ -103,7 +103,7 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find the transport behind this one.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // rightOf returns the right that a request needs. It derives the right from the request in the same way as the API
@@ -135,7 +135,7 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing considers only the rights for which the function counts returns true. It returns the right that has been
+// firstMissing considers only rights for which the function counts returns true. It returns the right that has been
 // missing for the longest time.
 func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (right, bool) {
 	d.mu.Lock()
@@ -149,8 +149,8 @@ func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (ri
 	return right{}, false
 }
 
-// isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck. A
-// right counts as missing if the cluster does not answer.
+// isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck.
+// If the cluster does not answer, the right counts as missing.
 func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
 	defer cancel()
@@ -181,8 +181,9 @@ func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	return missing
 }
 
-// essential reports whether the process needs a right in the control cluster to be ready. It can work without the right
-// to write events. If it may not get a Secret, a condition of the class that refers to the Secret reports the problem.
+// essential reports whether the process must have a right in the control cluster in order to be ready. Without the
+// right to write events, the process can still work. If the process must not read a Secret, a condition of the
+// class that refers to the Secret reports the problem.
 func essential(r right) bool {
 	return r.Resource != "events" && !(r.Resource == "secrets" && r.Verb == "get")
 }

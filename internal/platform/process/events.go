@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Events returns a source of the events of a cached kind. The start of a controller does not wait for this source. The
-// source has no events until the cache of the cluster has been filled, for example while the cluster is unreachable.
-// Controllers use it for kinds of the target cluster.
+// Events returns a source of the events about objects of a cached kind. The start of a controller does not wait for
+// this source. The source delivers no events until the cache of the cluster has been filled, for example while the
+// cluster is unreachable. Controllers use it for kinds of the target cluster.
 func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request],
 	p ...predicate.TypedPredicate[T]) source.Source {
 	return delayedSource{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}

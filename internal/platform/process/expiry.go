@@ -13,7 +13,7 @@ import (
 )
 
 // explainUnauthorized adds an explanation to an error with the status 401 if the credentials in the kubeconfig file
-// have expired. The API server itself does not explain why it rejects credentials.
+// have expired. The API server itself does not explain why it rejected the credentials.
 func (k *kubeconfig) explainUnauthorized(err error) error {
 	if k == nil {
 		return err
@@ -30,8 +30,8 @@ func (k *kubeconfig) explainUnauthorized(err error) error {
 		lifetime.End.UTC().Format(time.RFC3339))
 }
 
-// lifetimeOf returns the lifetime of the credential in a configuration, and the kind of this credential. It returns ""
-// as the kind if the lifetime is not known.
+// lifetimeOf returns the lifetime of the credential in a configuration, and the kind of this credential. If the
+// lifetime is not known, it returns "" as the kind.
 func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	certificate := config.CertData
 	if len(certificate) == 0 && config.CertFile != "" {

@@ -88,7 +88,7 @@ func (c *Config) AddShardFlags(fs *pflag.FlagSet) {
 // clusterID matches cluster IDs that are valid in the tags of every cloud and need no quoting.
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$`)
 
-// Validate returns an error that names each flag whose value cannot be used.
+// Validate returns an error for the flags whose values cannot be used. The error names each of these flags.
 func (c *Config) Validate() error {
 	var errs []error
 	refuse := func(flag string, value any, why string) {
@@ -164,7 +164,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateShard refuses flags that do not determine which shard the process serves.
+// validateShard refuses flags that do not clearly determine which shard the process serves.
 func (c *Config) validateShard(refuse func(flag string, value any, why string)) {
 	switch last := c.Shards - 1; {
 	case c.Shards < 0 || c.Shards > sharding.Most:
@@ -211,7 +211,8 @@ func (c *Config) validateLease(refuse func(flag string, value any, why string)) 
 // isDisabled reports whether the value of an address flag disables the server.
 func isDisabled(address string) bool { return address == "" || address == "0" }
 
-// verbosity returns the greatest logr verbosity that is logged at a log level. It returns -1 if only errors are logged.
+// verbosity returns the maximum logr verbosity that is logged at a log level. It returns -1 if only errors are
+// logged.
 func verbosity(level string) (int, error) {
 	switch level {
 	case "error":

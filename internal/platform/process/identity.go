@@ -27,7 +27,7 @@ const (
 type identity struct {
 	id       string
 	recorded string
-	// record is the ConfigMap. It contains only the name and the UID.
+	// record is the ConfigMap. The object contains only the name and the UID.
 	record *corev1.ConfigMap
 }
 
@@ -38,8 +38,8 @@ func (i identity) mismatch() error {
 	return fmt.Errorf("the cluster ID is %q, but %q was recorded when Machinist first ran here: set --cluster-id to %[2]q, or delete the ConfigMap %[3]s if no instance with that ID is left", i.id, i.recorded, IdentityRecord)
 }
 
-// identify determines the cluster ID, and records it if there is no record yet. It may write before the process is the
-// leader. This is harmless, because every later process finds the existing record.
+// identify determines the cluster ID, and records it if there is no record yet. It may write the record before the
+// process is the leader. This is harmless, because every later process finds the existing record.
 func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
 	id := c.ClusterID
 	if id == "" {
@@ -87,8 +87,8 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 // rolesNamespace is the namespace in which the Roles of config/rbac grant access to the Lease and the record.
 const rolesNamespace = "machinist-system"
 
-// explainNamespace adds a remedy to an error if the process has no rights in a namespace. Usually this namespace is the
-// default namespace.
+// explainNamespace adds advice to an error if the process has no rights in a namespace. Usually the cause is that
+// this namespace is the default namespace.
 func (c *Config) explainNamespace(err error, namespace string) error {
 	if !apierrors.IsForbidden(err) || namespace == rolesNamespace {
 		return err
@@ -140,7 +140,7 @@ func (p *Process) keepIdentity(ctx context.Context) error {
 }
 
 // IdentityRecord returns the ConfigMap that records the cluster ID, for use as the object of events. The result
-// contains only the name and the UID. It is nil until Run calls the setup function.
+// contains only the name and the UID. The result is nil until Run calls the setup function.
 func (p *Process) IdentityRecord() *corev1.ConfigMap {
 	if i := p.identity.Load(); i != nil {
 		return i.record

@@ -14,12 +14,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// informerRetryPeriod is the time between two attempts of a request that does not reach an API server.
+// informerRetryPeriod is the time between two attempts to send a request that does not reach an API server.
 const informerRetryPeriod = time.Second
 
 // retried is a ListerWatcher that repeats a request every second until an API server answers. A rejection is an answer
-// too. Without it, the reflector of client-go would finally wait 30 to 60 seconds between two attempts. An informer
-// cannot configure this backoff. The reflector would still wait after an outage, when other requests succeed again.
+// too. Without this type, the reflector of client-go would eventually wait 30 to 60 seconds between two attempts.
+// An informer cannot configure this backoff. It would still be waiting after an outage, when other requests succeed
+// again.
 type retried struct {
 	toolscache.ListerWatcherWithContext
 }

@@ -11,7 +11,7 @@ import (
 // informers builds the informers of a cluster's cache.
 type informers struct {
 	scheme *runtime.Scheme
-	// keep selects the objects that are cached. If keep is nil, all objects are cached.
+	// keep selects the objects to cache. If keep is nil, all objects are cached.
 	keep objectFilter
 	// onOlderData is called when the API server has older data than before. It may be nil.
 	onOlderData func(error)

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrNotCached is returned by a read from the cache if the kind is not one of the cluster's cached kinds. To read such
-// a kind, use Cluster.Live.
+// ErrNotCached is returned by a read from the cache if the kind is not one of the cluster's cached kinds. Use
+// Cluster.Live to read an object of such a kind.
 var ErrNotCached = errors.New("this kind is not cached")
 
 // Kind describes a cached kind of objects.
@@ -29,18 +29,18 @@ type Kind struct {
 	Object client.Object
 	// Transform drops the unused parts of an object before it is stored. Nil means a function of NewTransform.
 	Transform cache.TransformFunc
-	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client: the next read
-	// would wait for these objects, but they never appear in the cache.
+	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client: the next
+	// read would wait for them, but they never appear in the cache.
 	Labels labels.Selector
-	// Namespaces restricts the cache to the objects in these namespaces. It is for kinds that the process may not list in
-	// all namespaces, and needs one informer for each namespace. Use it only for kinds that are cached as metadata,
-	// because reads do not wait for this process's own writes. Nil means all namespaces. A process with Config.Namespace
-	// ignores it.
+	// Namespaces restricts the cache to the objects in these namespaces. Use it for kinds that the process may not
+	// list in all namespaces. It needs one informer for each namespace. Use it only for kinds that are cached as
+	// metadata, because reads do not wait for this process's own writes. Nil means all namespaces. A process with
+	// Config.Namespace ignores it.
 	Namespaces []string
 }
 
-// form is a kind together with the Go type that represents it: typed, unstructured or metadata only. Each form has its
-// own informer.
+// form is a kind together with the Go representation of its objects: typed, unstructured or metadata only. Each
+// form has its own informer.
 type form struct {
 	schema.GroupVersionKind
 	of representation
@@ -97,7 +97,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		case f.of == asTyped && f.Group == corev1.GroupName && (f.Kind == "Secret" || f.Kind == "ConfigMap"):
 			return kinds{}, fmt.Errorf("cache %s: the kind may only be cached as metadata", f.GroupVersionKind)
 		case f.Group == corev1.GroupName && f.Kind == "Pod" && (f.of == asTyped || kind.Labels == nil):
-			// All Pods of a cluster would need too much memory.
+			// A cache of all Pods of a cluster would need too much memory.
 			return kinds{}, fmt.Errorf("cache %s: the kind may only be cached as metadata, selected by labels", f.GroupVersionKind)
 		case kind.Namespaces != nil && (f.of != asMetadata || len(kind.Namespaces) == 0):
 			return kinds{}, fmt.Errorf("cache %s: namespaces can only be selected for a kind that is cached as metadata, and not "+

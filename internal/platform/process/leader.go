@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// leader exports whether this process leads: it was elected, and its Lease is certainly still valid.
+// leader exports whether this process leads, which means that it was elected and its Lease is certainly still
+// valid.
 type leader struct {
 	*Process
 	desc *prometheus.Desc

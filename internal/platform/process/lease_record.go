@@ -43,8 +43,8 @@ func (p *Process) recordHeldLeases(ctx context.Context) error {
 	return nil
 }
 
-// recordLease records that a Lease has been held, and reports whether this call was the first to do so. If two
-// processes record a Lease at the same time, one of them gets a conflict.
+// recordLease records that a Lease has been held, and reports whether the Lease had not been recorded before. If
+// two processes record a Lease at the same time, one of them gets a conflict.
 func (p *Process) recordLease(ctx context.Context, name string) (first bool, err error) {
 	records := p.core.ConfigMaps(p.namespace)
 	record, err := records.Get(ctx, IdentityRecord, metav1.GetOptions{})

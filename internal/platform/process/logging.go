@@ -8,8 +8,8 @@ import (
 )
 
 // lazyCore is a Core that encodes the common fields of a logger only when a line is written. Each pass of a controller
-// adds the name of an object to its logger, and most passes write no line. Encoding these fields at once would cost
-// about 1 KiB per pass.
+// adds the name of an object to its logger, and most passes write no line. If these fields were encoded at once,
+// each pass would cost about 1 KiB of memory.
 type lazyCore struct {
 	zapcore.Core
 	fields []zapcore.Field
@@ -35,9 +35,9 @@ func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.With(c.fields).Write(line, fields)
 }
 
-// endingSink drops the error "leader election lost" during shutdown. The manager logs this error whenever an elected
-// process ends in an orderly way, although the Lease was not lost. If the Lease was really lost, exitWhenLost reports
-// it.
+// endingSink suppresses the error "leader election lost" during shutdown. The manager logs this error whenever an
+// elected process ends in an orderly way, although the Lease was not lost. If the Lease was really lost,
+// exitWhenLost reports it.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

@@ -47,7 +47,7 @@ func (r redirected) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper lets client-go find the transport behind this one.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (r redirected) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 // noKubeconfigError is the error of requests while there is no usable kubeconfig file.

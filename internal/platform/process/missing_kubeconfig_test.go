@@ -27,7 +27,7 @@ func (f kubeconfigFile) write(text string) {
 }
 
 // A Secret may be created later than the pod that mounts it, and its content may be corrected later. The process must
-// wait for this. If the process ended instead, it would be restarted again and again, and only the log of the last run
+// wait for this. If the process ended instead, it would be restarted repeatedly, and only the log of the last run
 // would contain the cause.
 //
 // Rule: kubeconfig-file-awaited.

@@ -17,14 +17,14 @@ import (
 )
 
 // errOlderData is the error of a cluster whose etcd was restored from an older snapshot. Everything that this process
-// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch that
-// begins at such a version gets no events until the same number of writes has happened again. The cache does not
-// contain these new writes, although its version is higher than the version of the API server.
+// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch
+// that begins at such a version gets no events until the new history has reached the same version. The cache does
+// not contain these new writes, although its version is higher than the version of the API server.
 var errOlderData = errors.New("the data of the cluster was restored to an older state")
 
-// olderData compares two resource versions, and returns an error if the API server has gone back to an older one. The
-// parameter now is the version of a complete list, and before is a version that was known before the request for this
-// list. Without a restore, an API server never returns an older version.
+// olderData compares two resource versions, and returns an error if the data of the API server is older than
+// before. The parameter now is the version of a complete list, and before is a version that was known before the
+// request for this list. Without a restore, an API server never returns an older version.
 func olderData(what, now, before string) error {
 	if now == "" || before == "" || freshness.AtLeastAsNew(now, before) || !freshness.AtLeastAsNew(before, now) {
 		return nil
@@ -34,8 +34,8 @@ func olderData(what, now, before string) error {
 
 // sameHistory is a ListerWatcher that ends the process if the API server has older data than before. A watch is
 // interrupted when the API server is restarted with other data, and the next watch continues from a known version.
-// Before this next watch, sameHistory lists one object to check that the API server has reached the known version. It
-// also checks the list that follows a failed watch.
+// Before this next watch, sameHistory lists one object to check that the API server has reached the known version.
+// It also checks the next list after a failed watch.
 type sameHistory struct {
 	toolscache.ListerWatcherWithContext
 	what string // the objects, for the error
@@ -104,8 +104,8 @@ func versionOfList(list runtime.Object) string {
 	return ""
 }
 
-// cancelOnOlderData cancels all work when a cluster turns out to have older data, so that the process ends. After its
-// restart, it reads everything again. The function returns when ended is closed.
+// cancelOnOlderData cancels all work when it finds that a cluster has older data than before, so that the process
+// ends. After its restart, it reads everything again. The function returns when ended is closed.
 func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan struct{}) {
 	select {
 	case err := <-p.olderData:

@@ -23,7 +23,7 @@ type pagedClient struct {
 	page int64
 }
 
-// List implements client.Reader. If the caller sets a limit, the list is passed on unchanged.
+// List implements client.Reader. If the caller sets a limit, pagedClient sends the list request unchanged.
 func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Limit != 0 || options.Continue != "" {

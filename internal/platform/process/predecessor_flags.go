@@ -44,7 +44,8 @@ func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	}
 }
 
-// refusal is the value of a flag that the process does not have. It contains what to set instead.
+// refusal is the value of a flag of machine-controller-manager that this process does not have. It contains what to
+// set instead.
 type refusal string
 
 // Set implements pflag.Value.

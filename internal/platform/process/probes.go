@@ -35,7 +35,7 @@ func newProbes(log logr.Logger) *probes {
 		notes: map[string]func(*http.Request) string{}}
 }
 
-// notReady is a reason that may be shown to unauthenticated clients.
+// notReady is a reason for which /readyz fails. Unauthenticated clients may see its text.
 type notReady string
 
 func (n notReady) Error() string { return string(n) }
@@ -58,7 +58,7 @@ func (p *probes) note(name string, text func(*http.Request) string) {
 	p.notes[name] = text
 }
 
-// listen binds the address, so that a wrong address is reported before anything else happens.
+// listen binds the address, so that an invalid address is reported before anything else happens.
 func (p *probes) listen(address string) error {
 	if isDisabled(address) {
 		return nil
@@ -70,7 +70,7 @@ func (p *probes) listen(address string) error {
 	return nil
 }
 
-// serve answers probes until ctx ends, if there is an address.
+// serve answers probes until ctx ends. If there is no address, it does nothing.
 func (p *probes) serve(ctx context.Context) error {
 	if p.listener == nil {
 		return nil
@@ -124,7 +124,7 @@ const pingTimeout = 800 * time.Millisecond
 // always cause a request to an API server.
 const pingLifetime = time.Second
 
-// cachedPing remembers whether an API server answered. Concurrent callers share one request.
+// cachedPing stores whether an API server answered the last ping. Concurrent callers share one request.
 type cachedPing struct {
 	mu   sync.Mutex
 	at   time.Time

@@ -98,8 +98,8 @@ type Process struct {
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is a timeout that is longer than the lifetime of any process. It makes a controller wait for
-// its caches until they are filled or the process stops.
+// controllerNeverTimesOut is longer than the lifetime of any process, for use as a timeout. With this timeout, a
+// controller waits for its caches until they are filled or the process stops.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
 // New builds a Process. It makes no request. It returns an error if Config.Validate returns an error, if a kubeconfig
@@ -384,8 +384,8 @@ func (p *Process) addMetrics() (err error) {
 }
 
 // Manager returns the manager of the control cluster, to which controllers are added. It uses the client and the cache
-// of Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence: use them
-// only for requests that a process may send without being the leader.
+// of Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence, so use
+// them only for requests that a process may send without being the leader.
 func (p *Process) Manager() manager.Manager { return p.manager }
 
 // Control returns the control cluster.
@@ -424,8 +424,8 @@ func (p *Process) IdentityMismatch() error {
 }
 
 // A recorder sends up to eventBurst events about one object immediately. After that, it sends eventsPerSecond events
-// per second. A loop that fails must not flood the API server, but a rollout of a thousand machines must be reported
-// completely.
+// per second. If an operation fails in a loop, its events must not flood the API server, but a rollout of a
+// thousand machines must be reported completely.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
@@ -433,8 +433,8 @@ const (
 
 // newBroadcaster creates the broadcaster that writes events. Events with different texts are different events. However,
 // if there are more than ten similar events within ten minutes, the broadcaster combines the further events into one.
-// This event has the last text and states that it is a combination. A recorder of events.k8s.io would instead count all
-// similar events as repeats of the first one, and would lose the other texts.
+// This event has the text of the last event, and states that it is a combination. A recorder of events.k8s.io would
+// instead count all similar events as repeats of the first one, and would lose the other texts.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/reference"
 )
 
-// In these annotations, the recorder passes the action and the related object of an event to the sink. The sink turns
-// the annotations into fields. The recorder of client-go that treats events with different texts as different events
-// has no parameters for an action and a related object.
+// The recorder uses these annotations to pass the action and the related object of an event to the sink. The sink
+// converts the annotations to fields. The recorder of client-go that treats events with different texts as
+// different events has no parameters for an action and a related object.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"
@@ -57,7 +57,7 @@ func (s fieldSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return s.EventSink.Update(withFields(e))
 }
 
-// withFields returns a copy of the event, with its annotations turned into fields.
+// withFields returns a copy of the event in which the annotations are converted to fields.
 func withFields(e *corev1.Event) *corev1.Event {
 	e = e.DeepCopy()
 	e.Action = e.Annotations[annotationAction]

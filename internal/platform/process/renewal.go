@@ -20,10 +20,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkPeriod is the shortest time between two reads of a kubeconfig file that failed requests cause.
+// checkPeriod is the minimum time between two reads of a kubeconfig file because of failed requests.
 const checkPeriod = time.Second
 
-// drainLimit is the number of bytes that are read from an unused answer, so that the connection can be reused.
+// drainLimit is the maximum number of bytes that are read from an unused response, so that the connection can be
+// reused.
 const drainLimit = 64 << 10
 
 // kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices when a
@@ -41,7 +42,7 @@ type kubeconfig struct {
 	log        logr.Logger
 
 	mu sync.Mutex
-	// hash is the hash of the content that was read last, whether it could be used or not.
+	// hash is the hash of the content that was read last, even if the content could not be used.
 	hash [sha256.Size]byte
 	// config is the last usable configuration, or nil if the file was never usable. generation is the number of usable
 	// configurations before config. Clients are created from generation 0, or from placeholderConfig if the file is not
@@ -181,8 +182,8 @@ func (k *kubeconfig) current() (*rest.Config, int, error) {
 	return k.config, k.generation, nil
 }
 
-// renew makes all clients of a configuration use the current credentials in the file. It must be the first to wrap the
-// transport, and the Dial of the configuration must not be changed afterwards.
+// renew makes all clients that are created from a configuration use the current credentials in the file. It must
+// wrap the transport before any other wrapper, and the Dial of the configuration must not be changed afterwards.
 func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	if k == nil {
 		return config
@@ -199,8 +200,8 @@ type renewedTransport struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is the transport that belongs to generation. In generation 0, client-go itself adds the credentials to the
-	// headers of requests.
+	// next is the transport for the current generation. In generation 0, client-go itself adds the credentials to
+	// the headers of requests.
 	next       http.RoundTripper
 	generation int
 }
@@ -213,7 +214,8 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	}
 	response, err := next.RoundTrip(withoutCredentials(request, generation))
 	if err != nil {
-		// The certificate authority may have been renewed. The request may have been processed, so it is not repeated.
+		// The certificate authority may have been renewed. The server may have processed the request, so do not
+		// repeat the request.
 		t.file.renewedSince(generation)
 		return nil, err
 	}
@@ -277,7 +279,7 @@ func withoutCredentials(request *http.Request, generation int) *http.Request {
 	return request
 }
 
-// WrappedRoundTripper lets client-go find the transport behind this one.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t *renewedTransport) WrappedRoundTripper() http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 const (
 	// ExitFenced is the exit code of a process that lost its Lease.
 	ExitFenced = 3
-	// fencedWait is how long the process waits for cancelled work to end after it lost its Lease.
+	// fencedWait is how long a process that lost its Lease waits for its cancelled work to end.
 	fencedWait = 3 * time.Second
 	// releaseWait is how long the release of the Lease may take. It is part of the graceful shutdown timeout.
 	releaseWait = 2 * time.Second
@@ -23,7 +23,7 @@ const (
 // Run runs the process until ctx ends or the Lease is lost. It can be called once.
 //
 // Run waits for the control cluster, calls setup, fills the caches and starts the manager. It waits without a time
-// limit until ctx ends. It does not wait for the target cluster.
+// limit until ctx ends. Run does not wait for the target cluster.
 //
 // When ctx ends, Run cancels all work, waits for it to end, and releases the Lease. It returns an error if some work
 // did not end in time. When the Lease is lost, Run cancels all work. It calls Options.Exit with ExitFenced as soon as
@@ -111,7 +111,7 @@ func (p *Process) prepare(ctx context.Context, setup func(context.Context) error
 	return nil
 }
 
-// unlessEnded returns err, or nil if ctx has ended. If ctx has ended, this is the cause of the error.
+// unlessEnded returns err, or nil if ctx has ended. In this case, the end of ctx is the cause of the error.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -33,10 +33,11 @@ func inShard(s sharding.Shard) objectFilter {
 
 // nodesOfShard returns a filter that passes the Nodes of a shard's Machines and all Nodes without a Machine.
 //
-// The annotations of a Node may name a Machine of another shard although a Machine of this shard will use the Node.
-// This happens when an instance registers under the name of a deleted instance, because the Node still has the
-// annotations of its former Machine. The filter passes such a Node too. If the Machine does not know the name of its
-// instance yet, the Node passes at its next change. A kubelet changes its Node within minutes.
+// The annotations of a Node may name a Machine of another shard, although a Machine of this shard is going to use
+// the Node. This happens when an instance registers under the name of a deleted instance, because the Node still
+// has the annotations of its former Machine. The filter passes such a Node too. If the Machine does not know the
+// name of its instance yet, the filter passes the Node at the Node's next change. A kubelet changes its Node within
+// minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
@@ -64,8 +65,9 @@ type filteredListWatch struct {
 	keep objectFilter
 
 	mu sync.Mutex
-	// passed contains the names of the objects that passed the filter at their last event. If such an object does not pass
-	// any more, the cache must delete it. passed is nil if the result of the filter for an object cannot change.
+	// passed contains the names of the objects that passed the filter at their last event. If such an object no
+	// longer passes, the cache must delete it. passed is nil if the filter always returns the same result for an
+	// object.
 	passed map[string]bool
 }
 

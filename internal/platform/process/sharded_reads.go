@@ -10,9 +10,10 @@ import (
 // otherShardTimeout is how long a list of another shard's namespace may take. A webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// Anywhere returns a reader of all namespaces, including namespaces outside of the shard of this process. Webhooks use
-// it, because the API server calls the webhook of any process. It lists a namespace of the shard from the cache, and
-// any other namespace from the API server. Get only reads from the cache, so it does not find objects of other shards.
+// Anywhere returns a reader of all namespaces, including namespaces outside of the shard of this process. Webhooks
+// use it, because the API server may call the webhook of any process. It lists a namespace of the shard from the
+// cache, and any other namespace from the API server. Get only reads from the cache, so it does not find objects of
+// other shards.
 func (p *Process) Anywhere() client.Reader {
 	if p.config.Shard().All() {
 		return p.control.Cache

@@ -15,19 +15,20 @@ import (
 const (
 	// waitPeriod is the time between two checks for a condition of the start.
 	waitPeriod = time.Second
-	// fillPeriod is the time between two checks whether a cache is filled.
+	// fillPeriod is the time between two checks of whether a cache is filled.
 	fillPeriod = 50 * time.Millisecond
-	// waitSilence is the time that passes before a new cause is logged. Most causes at the start end within this time.
-	// Later, the delay limits the log if the text of an error changes with each check.
+	// waitSilence is how long a new cause must persist before it is logged. Most causes at the start end within
+	// this time. Later, the delay limits the number of log lines if the text of an error changes with each check.
 	waitSilence = 3 * time.Second
 	// waitReminder is the time after which an unchanged cause is logged again.
 	waitReminder = 15 * time.Second
-	// waitRequest is how long one check may take, so that a request that hangs is reported.
+	// waitRequest is the timeout of one check, so that a request that hangs is reported.
 	waitRequest = 5 * time.Second
 )
 
 // await repeats a check until it returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for.
-// There is no timeout, because a process that ended after a timeout would be restarted and would wait again.
+// There is no timeout, because a process that ended after a timeout would be restarted and would have to wait
+// again.
 func (p *Process) await(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
 	p.waitingFor.Store(&what)

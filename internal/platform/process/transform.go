@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxSiblings is the number of MachineSets for which NewTransform stores the last Machine.
+// maxSiblings is the maximum number of MachineSets for which NewTransform stores the last Machine.
 const maxSiblings = 1000
 
 // NewTransform returns the default cache.TransformFunc, for kinds without a function of their own. It drops managed
@@ -47,7 +47,7 @@ func shareWithSibling(m, sibling *v1beta1.Machine) {
 	share(&m.Finalizers, sibling.Finalizers)
 	share(&m.Spec.ClassRef, sibling.Spec.ClassRef)
 	share(&m.Spec.Node, sibling.Spec.Node)
-	// The JSON decoder allocates memory for more conditions than there are.
+	// The JSON decoder allocates memory for more conditions than the object has.
 	m.Status.Conditions = slices.Clone(m.Status.Conditions)
 	for i := range min(len(m.Status.Conditions), len(sibling.Status.Conditions)) {
 		own, other := &m.Status.Conditions[i], &sibling.Status.Conditions[i]
@@ -57,7 +57,7 @@ func shareWithSibling(m, sibling *v1beta1.Machine) {
 	}
 }
 
-// share replaces a value with another value if the two are equal.
+// share replaces a value with another value if both are equal.
 func share[T any](own *T, other T) {
 	if equality.Semantic.DeepEqual(*own, other) {
 		*own = other
@@ -65,9 +65,10 @@ func share[T any](own *T, other T) {
 }
 
 // TransformNode is a cache.TransformFunc that keeps only the parts of a Node that controllers read. It removes the
-// heartbeat times of conditions, so that a heartbeat changes only the resource version. Never write such an incomplete
-// Node as a whole: write a patch of the difference to the cached object, or an object from a live read. A Node takes
-// only a fifth of the memory that it would take without its managed fields (TestCachedMachineAndNodeAreSmall).
+// heartbeat times of conditions, so that a heartbeat changes only the resource version. Never write such an
+// incomplete Node as a whole. Write a patch of the difference to the cached object, or write an object from a live
+// read. A Node takes only a fifth of the memory that it would take without its managed fields
+// (TestCachedMachineAndNodeAreSmall).
 func TransformNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -86,8 +87,8 @@ func TransformNode(object any) (any, error) {
 	return node, nil
 }
 
-// TransformMetadata drops annotations and managed fields. It is the cache.TransformFunc of kinds that are cached as
-// metadata. The annotation of kubectl apply would contain the data of a Secret.
+// TransformMetadata drops annotations and managed fields. It is the cache.TransformFunc for kinds that are cached
+// as metadata. The annotation of kubectl apply would contain the data of Secrets.
 func TransformMetadata(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetAnnotations(nil)

@@ -20,8 +20,8 @@ type Slots struct {
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// pending contains the waiting objects in the order of their arrival. If n slots are free, the first n objects of the
-	// queue have been enqueued for the controller.
+	// pending contains the waiting objects in the order of their arrival. If n slots are free, the first n objects
+	// in the queue have already been enqueued for the controller.
 	pending []types.NamespacedName
 }
 
@@ -62,8 +62,8 @@ func (s *Slots) Occupy(object types.NamespacedName) {
 	s.pending = slices.DeleteFunc(s.pending, func(w types.NamespacedName) bool { return w == object })
 }
 
-// Release frees the slot of an object, or removes the object from the queue. If the object has neither, Release does
-// nothing.
+// Release frees the slot of an object, or removes the object from the queue. If the object neither has a slot nor
+// waits for one, Release does nothing.
 func (s *Slots) Release(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,9 +35,9 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After returns a handler for events. If an event affects a request, the handler enqueues the request after a delay,
-// which the function after returns. If a request is enqueued twice with different delays, it is processed at the
-// earlier time.
+// After returns a handler for events. If an event affects a request, the handler enqueues the request after the
+// delay that the function after returns. If a request is enqueued twice with different delays, it is processed at
+// the earlier time.
 func After(affected func(context.Context, client.Object) []reconcile.Request,
 	after func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

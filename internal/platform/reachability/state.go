@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// failuresUntilUnreachable is how many checks in a row must fail until a cluster counts as unreachable. A single
-	// request may be lost.
+	// failuresUntilUnreachable is how many consecutive checks must fail before a cluster counts as unreachable. A
+	// single request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is how many past outages are kept. A small number is sufficient, because controllers process an outage
-	// soon after it has ended.
+	// maxOutages is the maximum number of past outages that are stored. A small number is sufficient, because
+	// controllers process an outage soon after it has ended.
 	maxOutages = 32
 )
 
-// Outage is a period in which an API server did not answer. It begins with the last answer before the failure. It ends
-// when the server has answered again and the caches of this process have caught up.
+// Outage is a period in which an API server did not answer. An outage begins with the last answer before the
+// failure. An outage ends when the server has answered again and the caches of this process have caught up.
 type Outage struct{ From, To time.Time }
 
 // State contains what this process knows about an API server.
@@ -73,8 +73,8 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials returns the state after a check in which the API server refused the credentials of this
-// process. For this process, a refusal has the same effects as no answer.
+// ObserveRefusedCredentials returns the state after a check in which the API server rejected the credentials of
+// this process. For this process, a rejection has the same effects as no answer.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
@@ -102,8 +102,8 @@ func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCount
 }
 
 const (
-	// durableFactor is a number of timeouts. If this number of timeouts has passed since the recorded start, the timeout
-	// is over, although this leader has not observed the whole time.
+	// durableFactor is a number of timeouts. If this number of timeouts has passed since the recorded start, the
+	// timeout is over, even if this leader did not observe the whole time.
 	durableFactor = 3
 	// termShare determines how long a process must have led before it relies on a recorded start. This time is the timeout
 	// divided by termShare. It is needed because nodes need time to report again after an outage that the process did not
@@ -115,10 +115,10 @@ const (
 //
 // The parameter counted is the time from which a timeout runs. It is never before the process became the leader,
 // because the process does not know of earlier outages. However, if every leader ends before a whole timeout has
-// passed, a timeout would never end. Therefore, TimeLeft also uses the parameter began, which is the recorded start of
-// the timeout. It is stored in the API, so every leader can read it. It has been moved forward by the outages that this
-// process observed. If three timeouts have passed since this start, and the process has led for a tenth of a timeout,
-// the timeout is over.
+// passed, a timeout would never end. Therefore, TimeLeft also uses the parameter began, the recorded start of the
+// timeout. It is stored in the API, so every leader can read it. It has been moved forward by the outages that this
+// process observed. If three timeouts have passed since this start, and the process has led for a tenth of a
+// timeout, the timeout is over.
 func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(counted)
 	durable := durableFactor*timeout - now.Sub(began)

@@ -24,7 +24,7 @@ const (
 // control and target are the names of the clusters.
 const control, target = "control", "target"
 
-// initialCheckLimit is how long CheckUnreachable waits at most.
+// initialCheckLimit is the maximum time that CheckUnreachable waits.
 const initialCheckLimit = time.Second
 
 // ErrCredentialsRefused is wrapped by the error of Ping if the API server rejects the credentials (401), or does not
@@ -58,8 +58,8 @@ type Options struct {
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch checks the clusters while Run is running. Its other methods return what follows from the results of the checks.
-// A cluster counts as unreachable until its first check.
+// Watch checks the clusters while Run is running. Its other methods return conclusions from the results of the
+// checks. A cluster counts as unreachable until its first check.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
@@ -72,7 +72,8 @@ type Watch struct {
 type cluster struct {
 	name string
 	Cluster
-	// Each channel in requests asks for a check, and must be closed after a check that began later than the request.
+	// Each channel in requests is a request for a check. It must be closed after a check that began later than the
+	// request.
 	requests chan chan struct{}
 	state    State // guarded by Watch.mu
 }
@@ -160,7 +161,7 @@ func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
 	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
-		// The caches still show the state before the outage. Until they have caught up, no decision may be made.
+		// The caches still show the state before the outage. No decision may be made until they have caught up.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
 			w.options.Log.Info("Cluster answers again, but the caches of this process have not caught up with it yet", "cluster", c.name, "cause",
 				err.Error())
@@ -299,8 +300,8 @@ func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	return s.Since, s.Unreachable
 }
 
-// TargetRefuses reports whether the target cluster counts as unreachable because it refuses the credentials of this
-// process. In that case machines can join and their pods run, but this process does not see that.
+// TargetRefuses reports whether the target cluster counts as unreachable because it rejects the credentials of this
+// process. In that case, machines can join and their pods run, but this process cannot observe this.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
 	return s.Unreachable && s.Refused
@@ -330,8 +331,8 @@ func (w *Watch) OutageEnded() (at time.Time) {
 }
 
 // StableSince returns the time since which this process has led and both clusters have been reachable. It returns false
-// if the process does not lead now, or a cluster is unreachable. Clocks for the health of machines and for orphans do
-// not start before that time.
+// if the process does not lead now, or a cluster is unreachable. Clocks for the health of machines and for orphans
+// do not start before the time that StableSince returns.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

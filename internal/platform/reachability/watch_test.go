@@ -58,7 +58,7 @@ type watched struct {
 	frozen          *prometheus.GaugeVec
 }
 
-// watching starts a Watch and waits until its first checks are over.
+// watching starts a Watch and waits until its first checks have ended.
 func watching(t *testing.T, change ...func(*watched)) *watched {
 	t.Helper()
 	frozen, err := FrozenMetric(prometheus.NewRegistry())

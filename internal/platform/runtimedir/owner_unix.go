@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// hasModes reports whether the modes of files say who may use them.
+// hasModes reports whether the mode of a file determines which users may access the file.
 const hasModes = true
 
 // owned reports whether a file belongs to the user of this process.

@@ -1,4 +1,4 @@
-// Package runtimedir finds the folder of a user for files that are needed only as long as a program runs.
+// Package runtimedir finds the directory of a user for files that are needed only while a program runs.
 package runtimedir
 
 import (

@@ -1,14 +1,14 @@
 // Package sharding divides the namespaces of the control cluster among several processes. It is for fleets that are too
 // large for one leader.
 //
-// A namespace is never divided, because objects that affect the machines of several owners affect only one namespace.
-// MachineSets claim Machines by a selector. A MachineDisruptionBudget and a MachineHealthCheck count all machines that
-// they select. A MachineClass serves every machine that names it, and a Secret serves a class. A process that serves a
-// whole namespace can guarantee all of this alone, as it does with --namespace. A process that served only every fourth
-// owner in a namespace could guarantee nothing.
+// A namespace is never divided, because some objects affect the machines of several owners in their namespace.
+// MachineSets claim Machines by a selector. For example, a MachineDisruptionBudget and a MachineHealthCheck count
+// all machines that they select. A MachineClass serves every machine that names it, and a Secret serves a class. If
+// one process serves the whole namespace, it can enforce all of these rules alone, as it does with --namespace. If
+// a process served only every fourth owner in a namespace, it could not enforce them.
 //
-// A Shard depends only on the name of a namespace and the number of shards, so processes need not agree on anything
-// except that number. The Lease that all shards hold together ensures that they agree (fence.Joint).
+// A Shard depends only on the name of a namespace and the number of shards, so processes only have to agree on that
+// number. The Lease that all shards hold together ensures that they agree on the number (fence.Joint).
 //
 // The API server has its own hash for this purpose (KEP-5866: ListOptions.ShardSelector, alpha in Kubernetes 1.36).
 // Machinist does not use this hash, because it consists of the first bits of FNV-1a. The last characters of a name have

@@ -42,9 +42,9 @@ func Of(namespace string, count int) int {
 	return int(index)
 }
 
-// mix changes a hash so that every bit of the result depends on every bit of the hash. This is necessary because the
-// index is computed from the first bits. In FNV-1a, the last characters of a name have almost no influence on these
-// bits. mix is the finalizer of MurmurHash3.
+// mix changes a hash so that every bit of the result depends on every bit of the hash. This is necessary because
+// the index of the shard is computed from the first bits. In FNV-1a, the last characters of a name have almost no
+// influence on these bits. mix is the finalizer of MurmurHash3.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd

@@ -12,8 +12,8 @@ import (
 // attributesKey is the context key of the attributes that Begin sets on each span.
 type attributesKey struct{}
 
-// Within returns a context whose calls are reported as parts of a step of an operation. Log lines with the context
-// contain the ID of the trace. Without a tracer or an operation, Within returns ctx unchanged.
+// Within returns a context in which calls are reported as parts of a step of an operation. Log lines with the
+// context contain the ID of the trace. Without a tracer or an operation, Within returns ctx unchanged.
 func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
 	if t == nil || o.None() {
 		return ctx

@@ -1,5 +1,5 @@
-// Package tracing reports operations on machines as OpenTelemetry traces. Each operation has one trace, whichever
-// processes work on it.
+// Package tracing reports operations on machines as OpenTelemetry traces. Each operation has one trace, even if
+// several processes work on it.
 //
 // The IDs of a trace, and of the spans that last longer than a pass, are derived from the Machine's UID and the
 // operation. Therefore the manager, the provider and a restarted process report spans of the same trace, although none

@@ -17,7 +17,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On reports whether the tracer reports spans. If it returns false, callers need not determine values that are used
+// On reports whether the tracer reports spans. If On returns false, callers need not determine values that are used
 // only in spans.
 func (t *Tracer) On() bool { return t != nil }
 
@@ -114,7 +114,8 @@ type ids struct {
 	span  trace.SpanID
 }
 
-// generator generates IDs. If the context contains IDs, it returns them, and otherwise it returns random IDs.
+// generator generates IDs. If the context contains IDs, the generator returns them. Otherwise it returns random
+// IDs.
 type generator struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

@@ -1,9 +1,9 @@
 // Package validation finds errors in an object that the schema of the object does not detect. It checks each object
-// alone, without other objects. Admission refuses such an object. If a controller gets such an object anyway, it only
-// reports the error.
+// alone, without other objects. Admission refuses such an object. If a controller nevertheless receives such an
+// object, it only reports the error.
 //
-// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, if a
-// template marked each of its machines for deletion, machines would be deleted and created again and again.
+// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, if
+// a template marked each of its machines for deletion, machines would be created and deleted endlessly.
 package validation
 
 import (
@@ -30,8 +30,9 @@ func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorLis
 	return errs
 }
 
-// kubeletLabels are the labels with which a kubelet describes its host. If another client changes these labels, the
-// kubelet and the controllers of Kubernetes restore them. The scheduler uses them to find hosts that can run a pod.
+// kubeletLabels contains the labels with which a kubelet describes its host. If another client changes these
+// labels, the kubelet and the controllers of Kubernetes restore them. The scheduler uses them to find hosts that
+// can run a pod.
 var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
@@ -85,10 +86,11 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	return errs
 }
 
-// Template returns an error for each reserved key of a template at spec.template. It refuses only one of the reserved
-// labels, the label that names the provider. If this label named another provider, no process or the wrong process
-// would serve the Machine, and the Machine would still exist after the deletion of its set. The other reserved labels
-// are allowed, because a deployment writes them to the template of its sets, and Machinist overwrites them in any case.
+// Template returns an error for each reserved key of a template at spec.template. Of the reserved labels, it
+// refuses only the label that names the provider. If this label named another provider, no process or the wrong
+// process would serve the Machine, and the Machine would still exist after the deletion of its set. The other
+// reserved labels are allowed, because a deployment writes them to the template of its sets, and Machinist
+// overwrites them in any case.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
@@ -99,7 +101,7 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 
 // Selector returns an error for each key in a deployment's selector that Machinist itself sets on MachineSets or
 // Machines. Machinist sets these keys regardless of the template, so a new set or machine would not match the selector.
-// The deployment would release it and create another one, again and again.
+// The deployment would release the new object and create another one, endlessly.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,

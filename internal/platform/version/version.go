@@ -12,9 +12,9 @@ import (
 const core = "machinist.dev/machinist"
 
 // release and commit are set by release builds: go build -ldflags "-X
-// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command itself only
-// records the commit when it builds in a clone, and not in a linked working tree. The suffix "-dirty" of a commit means
-// that there were uncommitted changes.
+// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command itself
+// records the commit only when it builds in a clone, and not when it builds in a linked working tree. The suffix
+// "-dirty" of a commit means that there were uncommitted changes.
 var release, commit string
 
 // API is the group and version of the API that this version of Machinist uses.
@@ -71,7 +71,7 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
 }
 
-// name returns the release. If the program is not a release, it returns the version of the main module.
+// name returns the release. If the program is not a release, describe returns the version of the main module.
 func name(release string, info *debug.BuildInfo) string {
 	switch {
 	case release != "":

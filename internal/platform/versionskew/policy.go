@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mostOlder is the greatest number of minor versions by which a kubelet may be older than the API server.
+// mostOlder is the maximum number of minor versions by which a kubelet may be older than the API server.
 const mostOlder = 3
 
 // Violation explains why a kubelet must not register with an API server of another version, and what to do. It returns

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// Poll is how long the version of an API server is cached. A controller that waits for another version must ask again
-	// after this time, because a change of the version causes no event.
+	// Poll is how long the version of an API server is cached. A controller that waits for another version must
+	// request the version again after this time, because a change of the version causes no event.
 	Poll = time.Minute
-	// retryAfter is the shortest time between a failed request and the next one.
+	// retryAfter is the minimum time between a failed request and the next request.
 	retryAfter = 30 * time.Second
-	// answerTimeout is how long an API server that does not answer delays a caller.
+	// answerTimeout is how long a caller waits for an API server that does not answer.
 	answerTimeout = 2 * time.Second
 )
 
@@ -23,8 +23,8 @@ const (
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
-	// asking contains one element while a caller requests the version. Meanwhile, other callers wait until the request has
-	// ended, or until their own timeout has passed.
+	// asking contains an element while a caller is requesting the version. Meanwhile, other callers wait until the
+	// request has ended, or until their own timeout has passed.
 	asking chan struct{}
 
 	mu      sync.Mutex
@@ -66,7 +66,8 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// known returns the last known version. current means that the version may be used without a request.
+// known returns the last known version. The result current is true if the version may be used without a new
+// request.
 func (s *Server) known() (version string, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 )
 
 const (
-	// farthest is the greatest possible time until the next time of a schedule, in seconds. 29 February is up to eight
-	// years away.
+	// farthest is the maximum time until the next time of a schedule, in seconds. If a schedule contains only 29
+	// February, this time is up to eight years.
 	farthest = 9 * secondsOfYear
 	// horizon limits how far into the future NextChange searches for the end of a set that stays open, in seconds.
 	horizon = 400 * secondsOfDay
@@ -123,8 +123,8 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at a time. It also returns a time until which the set stays open. The set may
-// stay open longer.
+// covered reports whether the set is open at the given time. It also returns a time until which the set is certain
+// to stay open. The set may stay open longer.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -134,9 +134,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at a time. It also returns a time until which the window stays open. The
-// window may stay open longer. If coversDay is true, the returned time includes all later times of the schedule on the
-// same day. This saves many steps, because a schedule may contain every minute.
+// covered reports whether the window is open at the given time. It also returns a time until which the window is
+// certain to stay open. The window may stay open longer. If coversDay is true, the returned time includes all later
+// times of the schedule on the same day. This saves many steps, because a schedule may contain every minute.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

@@ -12,9 +12,9 @@ type period struct {
 	begin, end, offset int64
 }
 
-// move changes p to the period of a zone that contains a time. If p already contains the time, move does nothing.
-// Otherwise move is expensive: for times after the last entry of the zone's table, the time library parses the rule of
-// the zone in each call.
+// move changes p to a period of the zone that contains the given time. If p already contains the time, move does
+// nothing. Otherwise move is expensive: for times after the last entry of the zone's table, the time library parses
+// the rule of the zone in each call.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -51,7 +51,8 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 		if end < p.end {
 			break
 		}
-		// The local time jumps ahead. If a time of the schedule is skipped, the window opens immediately after the jump.
+		// The local time jumps ahead. If a time of the schedule is skipped, the window opens immediately after the
+		// skipped interval.
 		p.move(w.zone, end)
 		if p.offset > offset {
 			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {

@@ -11,12 +11,12 @@ import (
 )
 
 // OwnWrites records a reconciler's own writes to each object until their events arrive. If a reconciler writes a
-// status, the event of this write need not trigger the reconciler again. If the previous process wrote the status and
-// the event arrives only now, the event must trigger the reconciler. The zero value is ready to use.
+// status, the event of this write need not trigger the same reconciler. If the previous process wrote the status
+// and its event arrives only now, the event must trigger the reconciler. The zero value is ready to use.
 //
 // OwnWrites records several writes of an object, because the event of the first write may arrive after the second
 // write. If only the second write were recorded, the event of the first write would look like a write of another
-// client. It would trigger a pass, this pass would write again, and so on.
+// client. It would trigger a pass, which would write again, and the cycle would repeat.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
@@ -37,8 +37,8 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// consume reports whether this version of the object was written by this reconciler. If so, it removes the record of
-// this write and of all earlier writes, because their events cannot arrive any more.
+// consume reports whether this reconciler wrote this version of the object. If so, it removes the record of this
+// write and of all earlier writes, because their events cannot arrive any more.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +56,8 @@ func (e *OwnWrites) consume(o client.Object) bool {
 }
 
 // Filter returns a predicate that passes two kinds of events: the events that the given predicate passes, and the
-// events of writes by other clients. If the event of this reconciler's own write arrives before the answer to the
-// write, it is treated as a write of another client. This costs one unnecessary pass.
+// events of writes by other clients. If the event of this reconciler's own write arrives before the response to the
+// write, the event is treated as the event of another client's write. This costs one unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

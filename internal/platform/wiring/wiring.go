@@ -38,11 +38,12 @@ type Controller struct {
 	Name string
 	// Reconciler reconciles the keys.
 	Reconciler reconcile.Reconciler
-	// Concurrency is the number of keys that are reconciled at the same time.
+	// Concurrency is the maximum number of keys that are reconciled at the same time.
 	Concurrency int
-	// Timeout is how long one pass may take. Zero means no limit.
+	// Timeout is the maximum duration of one pass. Zero means no limit.
 	Timeout time.Duration
-	// Retries limits the rate of failed passes over a key. Nil means an exponential delay from FirstRetry to LongestRetry.
+	// Retries limits the rate at which failed passes over a key are repeated. Nil means an exponential delay from
+	// FirstRetry to LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
 	// For watches the objects that the controller reconciles: their names are the keys. It is nil if the keys are not
 	// names of objects of one kind.
@@ -62,20 +63,20 @@ type Watch struct {
 	Object client.Object
 	// Keys enqueues the affected keys. It defaults to the name of the object.
 	Keys handler.EventHandler
-	// Predicate drops events that do not matter to the controller. Nil drops none.
+	// Predicate drops events that are irrelevant to the controller. Nil drops none.
 	Predicate predicate.Predicate
 }
 
-// FirstRetry and LongestRetry are the limits of the delay between two failed passes over a key. Each event of a failing
-// key causes another failed pass, so the longest delay is soon reached. The longest delay is only a minute, because no
-// event reports the end of an outage of the API server.
+// FirstRetry and LongestRetry are the minimum and the maximum of the delay between two failed passes over a key.
+// Each event of a failing key causes another failed pass, so the longest delay is soon reached. The longest delay
+// is only a minute, because no event reports the end of an outage of the API server.
 const (
 	FirstRetry   = 5 * time.Millisecond
 	LongestRetry = time.Minute
 )
 
-// retries also limits the failed passes over all keys of a controller. It allows retriesAtOnce passes immediately, and
-// retriesPerSecond passes per second after that.
+// retries also limits the rate of failed passes over all keys of a controller. It allows retriesAtOnce passes
+// immediately, and retriesPerSecond passes per second after that.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -156,8 +157,8 @@ func MachineSets() *metav1.PartialObjectMetadata {
 	return set
 }
 
-// CacheVersion returns a function that returns a resource version of the manager's cache of a kind. The cache contains
-// all writes up to this version. It returns "" if the version is not known.
+// CacheVersion returns a function that returns the resource version of the manager's cache of a kind. The cache
+// contains all writes up to this version. It returns "" if the version is not known.
 func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)

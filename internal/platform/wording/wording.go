@@ -15,13 +15,13 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// BriefBytes is the greatest length of the result of Brief. Some messages of other components are long, such as the API
-// server's answer about a large object.
+// BriefBytes is the maximum length of the result of Brief. Some messages of other components are long, such as the
+// API server's answer about a large object.
 const BriefBytes = 1024
 
 const ellipsis = "…"
 
-// Brief returns the beginning of a message in valid UTF-8, at most BriefBytes bytes.
+// Brief returns the beginning of a message as valid UTF-8, with at most BriefBytes bytes.
 func Brief(message string) string { return Truncate(message, BriefBytes) }
 
 // Truncate returns a message in valid UTF-8 of at most n bytes. It ends with an ellipsis if the message was longer.

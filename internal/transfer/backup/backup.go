@@ -69,8 +69,8 @@ func Kinds() (names []string) {
 }
 
 // Take creates a backup of the fleet in a namespace, or in all namespaces if namespace is empty. If secrets is false,
-// the backup contains no Secrets. The backup also does not contain objects that are being deleted; left contains their
-// names.
+// the backup contains no Secrets. The backup also does not contain objects that are being deleted. The result left
+// contains the names of these objects.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)
@@ -85,7 +85,8 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	f = Of(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return isSecret(o) && !resolve.Usable(o) }))
 	for _, object := range f.Objects {
 		if isSecret(object) {
-			// Machinist needs only the data. Read accepts no other type, because Kubernetes acts on Secrets of some types.
+			// Machinist needs only the data. The function Read accepts only the type Opaque, because Kubernetes acts on Secrets
+			// of some other types.
 			object.Object["type"] = string(corev1.SecretTypeOpaque)
 		}
 	}
@@ -150,7 +151,7 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 		}
 	}
 	out.SetLabels(labels)
-	// Restore sets the permission again. The last applied configuration is the one of the original object, not of the
+	// Restore sets the permission again. The last applied configuration describes the original object, and not the
 	// restored object.
 	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
 		v1beta1.AnnotationRemoveOrphansUntil, v1beta1.AnnotationMovingTo, v1beta1.AnnotationMovedTo,
@@ -295,7 +296,8 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 }
 
 // checkSecret returns an error if a backup cannot contain this Secret. Kubernetes acts on Secrets of some types. For
-// example, Kubernetes writes a token of a ServiceAccount into such a Secret. Machinist never needs such Secrets.
+// example, Kubernetes writes a token of a ServiceAccount into such a Secret. Machinist never needs Secrets of these
+// types.
 func checkSecret(secret *unstructured.Unstructured) error {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {

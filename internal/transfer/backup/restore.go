@@ -22,16 +22,16 @@ const (
 	// Made: the object was created.
 	Made Outcome = "made"
 	// Present: an object with this name already existed. Restore did not change it. However, if the object is a class,
-	// Restore has permitted it to adopt instances.
+	// Restore has permitted the machines of the class to adopt instances.
 	Present Outcome = "present"
 	// Conflict: a Machine with this name already exists and has another instance.
 	Conflict Outcome = "conflict"
 )
 
 // Restore creates each object of the backup that does not exist in the cluster. Restore also permits the classes to
-// adopt the instances of the cluster from which the backup was taken. The permission ends at the time in until. After
-// an error, Restore can be called again: it then reports each object that already exists as Present. It calls report
-// for each object.
+// adopt the instances of the cluster from which the backup was taken. The permission ends at the time in the argument
+// until. After an error, Restore can be called again: it then reports each object that already exists as Present. It
+// calls report for each object.
 func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Time,
 	report func(*unstructured.Unstructured, Outcome)) error {
 	for _, object := range f.Objects {
@@ -87,7 +87,7 @@ func Make(ctx context.Context, cluster client.Client, object client.Object) erro
 }
 
 // updatePresent handles an object that already exists, and returns the outcome. If the object is a class, updatePresent
-// permits it to adopt instances.
+// permits the machines of the class to adopt instances.
 func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object *unstructured.Unstructured,
 	until time.Time) (Outcome, error) {
 	existing := &unstructured.Unstructured{}
@@ -114,7 +114,7 @@ func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object 
 }
 
 // permitAdoption permits the machines of a class to adopt instances of a former cluster. The permission ends at the
-// time in until.
+// time in the argument until.
 func permitAdoption(class *unstructured.Unstructured, cluster string, until time.Time) {
 	annotations := class.GetAnnotations()
 	if annotations == nil {

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The webhook learns later than the API server that a class permits adoption. Other errors are not retried.
+// The webhook learns later than the API server that a class permits adoption. Make does not try again after other
+// errors.
 func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 	invalid := func(path, why string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "web-1",

@@ -17,7 +17,7 @@ import (
 
 // aborting runs the phase Aborting, which returns the fleet to the old system. The provider stops acting on the
 // instances first. Then the migrator removes Machinist's tags from the instances, and then Machinist's objects. The old
-// controllers may act again only after that. They find their objects unchanged.
+// controllers may act again only after these steps. Their objects are unchanged then.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		changed, err := p.changedAnything(ctx)

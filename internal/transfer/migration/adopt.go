@@ -19,8 +19,8 @@ import (
 
 // The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
 
-// forEach calls do for each item, in the order of items. At most parallel calls run at the same time. forEach returns
-// the first error, and starts no call after an error.
+// forEach calls the function do for each item, in the order of the items. At most parallel calls run at the same time.
+// forEach returns the first error, and starts no call after an error.
 func forEach[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -118,7 +118,7 @@ func (c *copier) set(ctx context.Context, s *set, made map[*set]*v1beta1.Machine
 // ensure returns the object as the API server has stored it. If the object does not exist, ensure creates it.
 func (c *copier) ensure(ctx context.Context, object client.Object) (client.Object, error) {
 	if existing := c.own.find(object); existing != nil {
-		return existing, nil // The plan has no Blocker, so the object is the migration's.
+		return existing, nil // The plan has no Blocker, so the migration created this object.
 	}
 	if err := c.Control.Create(ctx, object); err != nil {
 		return nil, fmt.Errorf("create %s %s: %w", kindOf(object), object.GetName(), err)

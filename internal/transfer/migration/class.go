@@ -121,7 +121,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	for _, finding := range imported.Findings {
 		settled := finding.Code == provider.FindingRequiredField || finding.Code == provider.FindingInvalidField
 		if finding.Level == provider.FindingBlocker && settled && overridden && problem == "" {
-			continue // The override has set what was missing.
+			continue // The override has set the missing field.
 		}
 		finding.Path = strings.Trim(c.old.Path+"."+finding.Path, ".")
 		p.plan.findings.add(c.from, finding)

@@ -98,8 +98,8 @@ func objectsOf[P client.Object](own *ownObjects, index map[string]P) []client.Ob
 	return all
 }
 
-// applyPostponedTo applies the postponed changes to one object. The patch that applies them also removes their record
-// and the label, so it is applied only once.
+// applyPostponedTo applies the postponed changes to one object. The same patch also removes the record of the changes
+// and the label of the migration, so the changes are applied only once.
 func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error {
 	if postponedFor(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()
@@ -121,10 +121,10 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
-// removeKinds removes the CustomResourceDefinitions of the old kinds. Before that, no namespace may have had an object
-// of these kinds for Timing.EmptyFor. The definition of the class kind is removed last. removeKinds keeps the
-// definitions if the operator of the old system would create them again, or if other objects or another Migration still
-// need them.
+// removeKinds removes the CustomResourceDefinitions of the old kinds. It removes them only after no namespace has
+// contained an object of these kinds for the time Timing.EmptyFor. The definition of the class kind is removed last.
+// removeKinds keeps the definitions if the operator of the old system would create them again, or if other objects or
+// another Migration still need them.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
 		return true, nil // OpenShift's operator would create them again.

@@ -18,7 +18,7 @@ import (
 type fakeCloud struct {
 	mu      sync.Mutex
 	located []provider.Located
-	// owners contains the UID of the Machine in the tags of each instance, by provider ID.
+	// owners maps the provider ID of each instance to the Machine UID in the tags of the instance.
 	owners map[string]types.UID
 	// calls records the calls that changed instances.
 	calls []string

@@ -149,7 +149,8 @@ func scopeOf(m *v1beta1.Machine) string {
 	return m.Status.Instance.Scope
 }
 
-// clearNodes removes the traces of the old system from the Nodes of the plan, and returns the Nodes that had any.
+// clearNodes removes the traces of the old system from the Nodes of the plan, and returns the Nodes that had such
+// traces.
 func (p *pass) clearNodes(ctx context.Context, targetNodes nodes, plan *plan) (traced []*corev1.Node, err error) {
 	traces := p.system.NodeTraces()
 	for _, m := range plan.machines {

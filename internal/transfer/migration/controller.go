@@ -196,7 +196,7 @@ type pass struct {
 	troubles     []string
 	// troubleCount also counts the troubles that are not listed.
 	troubleCount int
-	// remaining says which objects of the old system remain after the end of the migration, and why.
+	// remaining describes which objects of the old system still exist after the end of the migration, and why.
 	remaining string
 	// redactor knows all values of Secrets that this pass has read.
 	redactor redactor
@@ -353,10 +353,10 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
 	return r.Control.Patch(ctx, m, patch)
 }
 
-// ended takes the fence down again, after the time in which another migrator could still put up a part of it. A former
-// leader in the middle of a pass could do that. Such a part of the fence would block the old controllers forever. The
-// last phase has already waited for the same time. So the wait here only matters if the host of that migrator was
-// suspended for longer.
+// ended waits, and then takes the fence down again. The wait is necessary because a former leader in the middle of a
+// pass may still put up a part of the fence. This part would block the old controllers forever. The last phase has
+// already waited for the same time. So the wait here only matters if the host of the former leader was suspended for
+// longer.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)

@@ -53,8 +53,8 @@ func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
 
 func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// copy returns the Machine to create, which is paused. set is the MachineSet that owns the Machine. set contains the
-// UID of the MachineSet, and is nil if the Machine has no owner.
+// copy returns the Machine to create, which is paused. The argument set is the MachineSet that owns the Machine,
+// including its UID. If the Machine has no owner, set is nil.
 func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
 	made := m.object.DeepCopy()
 	if set != nil {
@@ -116,8 +116,8 @@ func mergeTaints(first, second []corev1.Taint) []corev1.Taint {
 }
 
 // mergeHooks returns the hooks of the copied machine. If the template has a hook of the old machine, the hook is taken
-// from the template. Otherwise the hook is taken from the old machine. If the old machine no longer has a hook of the
-// template, the copy does not get this hook, because the owner of the hook has finished its work for this machine.
+// from the template. Otherwise the hook is taken from the old machine. If the template has a hook that the old machine
+// no longer has, the owner of the hook has finished its work for this machine. So the copy does not get this hook.
 func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
 	var hooks []v1beta1.LifecycleHook
 	for _, hook := range machine {

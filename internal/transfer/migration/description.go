@@ -34,7 +34,7 @@ type secretPart struct {
 }
 
 // describe reads the Secrets and ConfigMaps to which the description of the class refers. If one of them cannot be
-// used, describe reports that and returns false.
+// used, describe reports a Blocker and returns false.
 func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
 	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
 	complete = true
@@ -99,8 +99,8 @@ func (d *description) addSecret(value source.Value, path, data string) {
 		from: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
 }
 
-// withPart returns the spec and the credentials of the description, in which change has replaced the values of one
-// part.
+// withPart returns the spec and the credentials of the description after the function change has replaced the values of
+// one part.
 func (d *description) withPart(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {
 	if len(part.specPath) > 0 {
 		spec := runtime.DeepCopyJSON(d.spec)

@@ -32,8 +32,8 @@ const (
 	assumedLease = 15 * time.Second
 )
 
-// fence is what this process has observed of the fence of one migration. After a restart, a process begins these
-// observations again.
+// fence contains what this process has observed about the fence of one migration. After a restart, a process has none
+// of these observations, and makes them again.
 type fence struct {
 	refusedProbes int // refused in a row
 	lastProbe     time.Time
@@ -82,8 +82,8 @@ type fenceScope struct {
 	ignoreMissing bool
 }
 
-// ensureFence puts up the fence, or checks that the fence is complete. If waitingFor is not empty, it says what is
-// missing, and the caller must not continue.
+// ensureFence puts up the fence, or checks that the fence is complete. If the result waitingFor is not empty, it
+// describes what is missing, and the caller must not continue.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
 	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
@@ -209,9 +209,9 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads scales each old workload from 0 to its previous number of replicas, but only scales workloads that
-// spec names. The status may name more of them, but a user who can write the status is not necessarily allowed to scale
-// workloads.
+// startWorkloads scales the old workloads from 0 to their previous numbers of replicas. It scales only workloads that
+// the spec names. The status may name other workloads, but a user who can write the status is not necessarily allowed
+// to scale workloads.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {
@@ -347,7 +347,7 @@ func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) er
 	return nil
 }
 
-// preconditionsFor returns preconditions under which a request fails if the object has changed since it was read.
+// preconditionsFor returns preconditions that make a request fail if the object has changed since it was read.
 func preconditionsFor(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}

@@ -19,11 +19,11 @@ import (
 
 // Two admission policies form a part of the fence. One of them protects the old objects, and the other one protects the
 // objects that a migration created. The chart machinist-provider installs the policies, and the migrator cannot change
-// them. For each Migration, the migrator writes a ConfigMap that says which objects the policies protect. The policies
-// have this ConfigMap as a parameter. Without such a ConfigMap, the policies refuse no request.
+// them. For each Migration, the migrator writes a ConfigMap that specifies which objects the policies protect. The
+// policies have this ConfigMap as a parameter. Without such a ConfigMap, the policies refuse no request.
 
-// probeLease is the name of the Lease that each probe tries to create. The policy refuses a probe if the probe has the
-// value in the current ConfigMap.
+// probeLease is the name of the Lease that each probe tries to create. The policy refuses each probe that contains the
+// value from the current ConfigMap.
 const probeLease = "machinist-fence-probe"
 
 // The keys of the ConfigMap.

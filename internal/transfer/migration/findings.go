@@ -173,8 +173,8 @@ func (f findings) text() string {
 	return b.String()
 }
 
-// hash returns a hash of what the user agrees to: the classes, the Blockers and the losses. The number of times that
-// each of them occurs does not matter.
+// hash returns a hash of what the user agrees to: the classes, the Blockers and the losses. The hash does not depend on
+// how often each of them occurs.
 func (f findings) hash(classes []string) string {
 	lines := slices.Clone(classes)
 	for _, one := range f {

@@ -78,7 +78,7 @@ func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPar
 	}
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: legacy, Facts: facts})
 	if err != nil {
-		return map[string]any{}, nil // These values are not those of the user, who cannot correct them.
+		return map[string]any{}, nil // Report no error, because the user did not write these values and cannot correct them.
 	}
 	other := *converted.DeepCopy()
 	other.ProviderSpec = &runtime.RawExtension{Raw: imported.Spec}
@@ -99,7 +99,7 @@ func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
 	return content, nil
 }
 
-// disguise returns a value that differs from the given one. If possible, the new value has the same form, so that a
+// disguise returns a value that differs from the given value. If possible, the new value has the same form, so that a
 // driver accepts it as well. An empty value stays empty.
 func disguise(value string) string {
 	switch value {

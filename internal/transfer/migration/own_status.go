@@ -24,14 +24,14 @@ type stored struct {
 	status v1beta1.MigrationStatus
 }
 
-// phases are the phases of a migration in their order. The phases of an abort are not included.
+// phases lists the phases of a migration in the order in which they occur. The phases of an abort are not included.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether a process of the migrator may have changed the phase from was to is. The same phase, each
-// later phase, and the phases of an abort are possible. Several phases can lie between was and is, because a former
-// leader that was suspended may continue for a moment.
+// mayFollow reports whether a process of the migrator may have changed the phase from the value of was to the value of
+// is. The same phase, each later phase, and the phases of an abort are possible. Several phases can lie between these
+// two phases, because a former leader that was suspended may continue for a moment.
 func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	switch {
 	case is == was:
@@ -77,7 +77,7 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 	case is.Phase == was.Phase && slices.ContainsFunc(was.Fence.Workloads, func(w v1beta1.StoppedWorkload) bool {
 		return !slices.Contains(is.Fence.Workloads, w)
 	}):
-		was.Fence.DeepCopyInto(&is.Fence) // An abort starts the workloads that this record names. Nothing else records them.
+		was.Fence.DeepCopyInto(&is.Fence) // An abort starts the workloads in this record, which exists only here.
 	default:
 		return false
 	}
@@ -85,7 +85,7 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 }
 
 // rememberStatus remembers the stored status. status is nil if the stored status is unknown. In this case,
-// rememberStatus forgets the previous one.
+// rememberStatus forgets the previous status.
 func (r *Reconciler) rememberStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

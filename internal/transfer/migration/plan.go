@@ -34,7 +34,7 @@ type deployment struct {
 	sets   []*set
 }
 
-// set is a MachineSet to create. Several old sets may become one.
+// set is a MachineSet to create. Several old sets may be converted to the same new set.
 type set struct {
 	object *v1beta1.MachineSet
 	class  *class
@@ -135,8 +135,8 @@ type conversion struct {
 	source.Converted
 }
 
-// identityOf returns the metadata of an old object that the plan keeps. The complete unstructured objects of a large
-// fleet would need too much memory.
+// identityOf returns the part of an old object's metadata that the plan keeps. The complete unstructured objects of a
+// large fleet would need too much memory.
 func identityOf(object *unstructured.Unstructured) metav1.Object {
 	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		OwnerReferences: object.GetOwnerReferences()}
@@ -252,8 +252,8 @@ func (p *planner) set(c conversion) {
 	}
 }
 
-// revision returns the new set for an old set of deployment d. This set is the same that Machinist's MachineDeployment
-// controller would have created.
+// revision returns the new set for an old set of deployment d. This set is the same set that Machinist's
+// MachineDeployment controller would have created.
 func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
 		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.displayName, "spec.template",
@@ -335,8 +335,8 @@ func (p *planner) setReplicas(s *set) {
 	s.object.Spec.Replicas = &replicas
 }
 
-// checkNames reports conflicts of names: the plan contains an object with the same name as an object that the migration
-// did not create.
+// checkNames reports each object of the plan that has the same name as an existing object that the migration did not
+// create.
 func (p *planner) checkNames() {
 	taken := func(object client.Object) {
 		if other := p.own.find(object); other != nil && !p.own.created(other) {

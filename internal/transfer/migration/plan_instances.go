@@ -49,7 +49,7 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 }
 
 // locate lists the instances of each class in the cloud, and assigns them to the machines. For an instance without a
-// machine, it only keeps the provider ID, because each class may have as many such instances as machines.
+// machine, locate keeps only the provider ID, because each class may have as many such instances as machines.
 func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	of := map[*class][]*candidate{}
 	for i := range machines {
@@ -165,7 +165,7 @@ func (p *planner) machine(m candidate, in located) {
 	if m.set != nil {
 		m.set.machines++
 	}
-	in.facts, m.instances = nil, nil // They were for the class.
+	in.facts, m.instances = nil, nil // Only the class needed these fields.
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in})
 }
 
@@ -202,8 +202,8 @@ func indexOf(all []provider.Located) locatedIndex {
 	return index
 }
 
-// instancesOf returns the instances of a machine. The instances are searched by the UID of the machine in a tag. If
-// there is none, they are searched by the provider ID in the old object, and then by the name.
+// instancesOf returns the instances of a machine. These are the instances that have the UID of the machine in a tag. If
+// there are none, instancesOf searches for the provider ID in the old object, and then for the name.
 func (x locatedIndex) instancesOf(m *candidate) []located {
 	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found

@@ -177,7 +177,7 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
 		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
 	// The chart does not name the namespace of the second Lease, so a migrator cannot protect this Lease. The name of the
-	// third Lease contains the name of another Lease. The last one belongs to Kubernetes.
+	// third Lease contains the name of another Lease. The last Lease belongs to Kubernetes.
 	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
 		{Namespace: elsewhere, Name: "machine-controller"}, {Namespace: namespace, Name: "x," + namespace + "/another,"},
 		{Namespace: metav1.NamespaceSystem, Name: "kube-other"}}
@@ -266,7 +266,7 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 		if err := admin.Create(ctx, forged); err != nil {
 			t.Fatal(err)
 		}
-		later := record.DeepCopy() // An API server that applies this record has seen the forged record.
+		later := record.DeepCopy() // An API server that applies this record has also received the forged record.
 		later.UID, later.ResourceVersion = "", ""
 		later.Data[recordSourceNamespace] = elsewhere
 		fencedBy(t, m, later, policy, func() error { return patch(set(elsewhere), labels)(other) })

@@ -53,7 +53,7 @@ func completionPatch(object client.Object) map[string]any {
 	case *v1beta1.MachineClass:
 		spec["adoption"] = v1beta1.AdoptionForbid
 	case *v1beta1.MachineSet, *v1beta1.MachineDeployment:
-		if object.GetLabels()[v1beta1.LabelFreeze] == v1beta1.FreezeMigration { // A freeze by the user stays.
+		if object.GetLabels()[v1beta1.LabelFreeze] == v1beta1.FreezeMigration { // A freeze that the user has set is kept.
 			labels[v1beta1.LabelFreeze] = nil
 		}
 		if later.Replicas != nil {

@@ -158,8 +158,8 @@ func stoppedByBoth(a, b *v1beta1.Migration) string {
 	return ""
 }
 
-// checkSecretNames reports conflicts of names: the plan contains a Secret with the same name as a Secret that the
-// migration did not create. makePlan does not read these Secrets.
+// checkSecretNames reports each Secret of the plan that has the same name as an existing Secret that the migration did
+// not create. makePlan does not read these Secrets.
 func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects) error {
 	for _, class := range plan.classes {
 		for _, secret := range class.secrets {

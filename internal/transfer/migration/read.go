@@ -160,7 +160,7 @@ func (o *ownObjects) created(object client.Object) bool {
 		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
 
-// find returns the existing object that has the same kind and name as object, or nil.
+// find returns the existing object that has the same kind and name as the given object, or nil.
 func (o *ownObjects) find(object client.Object) client.Object {
 	switch object.(type) {
 	case *v1beta1.MachineClass:

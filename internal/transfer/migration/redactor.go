@@ -15,8 +15,8 @@ const (
 	redacted = "[redacted]"
 	// minRedacted is the minimum length of a value that is replaced. Shorter values also occur as parts of ordinary words.
 	minRedacted = 4
-	// minBeginning is the minimum length of the beginning of a value that is replaced if the text contains only the
-	// beginning. Some texts contain only a beginning because drivers and API servers truncate long values in their
+	// minBeginning is the minimum length at which the beginning of a value is replaced if the text does not contain the
+	// whole value. Some texts contain only a beginning because drivers and API servers truncate long values in their
 	// messages.
 	minBeginning = 8
 )
@@ -43,7 +43,7 @@ func (r *redactor) add(value []byte) {
 	}
 }
 
-// inText returns the text after all values in it were replaced.
+// inText returns a copy of the text in which all values are replaced.
 func (r *redactor) inText(text string) string {
 	if len(r.values) == 0 {
 		return text
@@ -76,7 +76,7 @@ func (r *redactor) matchLength(text string) (longest int) {
 	return longest
 }
 
-// inError returns the error after all values in its message were replaced.
+// inError returns an error with the same message, in which all values are replaced.
 func (r *redactor) inError(err error) error {
 	if err == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 
 // secretReader reads the Secrets and ConfigMaps to which old objects refer, and reads each of them only once. The
 // author of an old object can refer to any Secret in the cluster, even to a Secret that the author is not allowed to
-// read. So the migrator only reads Secrets in the namespace of the old objects, in shared namespaces, and Secrets with
-// a label by which their owner allows the use.
+// read. So the migrator reads a Secret only in three cases: the Secret is in the namespace of the old objects, it is in
+// a shared namespace, or it has the label with which its owner permits the migrator to use it.
 type secretReader struct {
 	live client.Reader
 	// source is the namespace of the old objects.

@@ -35,7 +35,7 @@ type count struct {
 }
 
 // metFor returns the time for which a condition has been met without interruption, as far as this process has observed.
-// The condition is identified by what, and met says whether it is met now.
+// The argument what identifies the condition, and met is true if the condition is met now.
 func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +74,9 @@ func (p *pass) requeueDelay(changed bool) time.Duration {
 // formerLeaderDone reports whether every former leader has certainly stopped acting in an earlier phase. If the host of
 // a former leader is suspended during a pass, the former leader continues this pass after the suspension. For a moment,
 // it still considers itself the leader. If the fence were already down, this former leader could create Machines. This
-// process may itself be the suspended one. In that case, it loses its leadership before formerLeaderDone returns true.
-// The pass that calls formerLeaderDone has read what the former leader has done until then.
+// process may itself be the former leader that was suspended. In that case, it loses its leadership before
+// formerLeaderDone returns true. The pass that calls formerLeaderDone has already read everything that the former
+// leader has written.
 func (p *pass) formerLeaderDone() bool {
 	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {
@@ -84,7 +85,7 @@ func (p *pass) formerLeaderDone() bool {
 	return left <= 0
 }
 
-// resetWaits discards the times since which a phase has waited for its conditions. The caller holds mu.
+// resetWaits discards the observations about the conditions for which a Migration waits. The caller holds mu.
 func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
 	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })

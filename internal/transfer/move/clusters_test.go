@@ -124,7 +124,7 @@ func (c *clusters) machine(name string, labels map[string]string, owners []metav
 // launch records in the status of a Machine that its instance exists.
 func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "sim"}
-	if m.Name != "alone" { // This one has no Node.
+	if m.Name != "alone" { // The machine named alone has no Node.
 		m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
 	}
 	c.must(cluster.Status().Update(c.Context(), m))

@@ -35,7 +35,7 @@ type Move struct {
 	Source, Destination client.Client
 	// From is the cluster ID in the tags of the instances before the move, and To is the cluster ID after the move.
 	From, To string
-	// Namespace is the namespace to move. Empty means all.
+	// Namespace is the namespace to move. If it is empty, all namespaces are moved.
 	Namespace string
 	// Deployments are the names of MachineDeployments in Namespace. These deployments are moved with all objects that
 	// belong to them. If Deployments is empty, all objects are moved.
@@ -68,7 +68,7 @@ func (m *Move) Plan(ctx context.Context) (Plan, error) {
 }
 
 // Run moves the fleet, and returns after all moved objects have been deleted from the source. If ctx ends earlier, Run
-// returns an error. Another Move can then continue.
+// returns an error, and another Move can continue later.
 func (m *Move) Run(ctx context.Context) error {
 	plan, err := m.Plan(ctx)
 	if err != nil {
@@ -117,8 +117,8 @@ func atDestination(format string, args ...any) error {
 	return &DestinationError{fmt.Errorf(format, args...)}
 }
 
-// await calls observe repeatedly, until observe returns nothing to wait for. If a write conflicts with a write of
-// another client, await tries again.
+// await calls the function observe repeatedly, until there is nothing left to wait for. If a write conflicts with a
+// write of another client, await tries again.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
 	interval := m.Interval
 	if interval <= 0 {
@@ -190,8 +190,8 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	made := backup.Of(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
 		switch o.GetKind() {
 		case "Machine", "MachineSet", "MachineDeployment":
-			// The source still acts on this object, because it was created after the move began. Or the object is a Machine that
-			// is already moved.
+			// Skip an object that was created after the move began, because the source still acts on it. Also skip a Machine
+			// that is already moved.
 			return destinationOf(o) != m.To || moved(o)
 		}
 		return false

@@ -39,7 +39,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		}
 		if !moved(o) {
 			if destinationOf(o) != m.To {
-				continue // The Machine was created meanwhile. It is moved after the others.
+				continue // This Machine was created after the move began, and is moved after the other Machines.
 			}
 			if !machinestate.Paused(machine) {
 				return nil, resumedError(o)

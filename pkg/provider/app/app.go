@@ -114,8 +114,8 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	})
 }
 
-// driver creates the driver. It returns an error if the driver cannot work, so that the process fails at startup and
-// not at the first machine.
+// driver creates the driver. It returns an error if the driver cannot work. The process then fails at startup and not
+// at the first machine.
 func (p Provider) driver() (provider.Driver, error) {
 	if p.New == nil {
 		return nil, errors.New("app.Provider.New is required")

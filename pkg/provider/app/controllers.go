@@ -254,7 +254,8 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	return nil
 }
 
-// joinTimeout is how long a machine may wait for its Node. After that, a failed check counts as the proven cause.
+// joinTimeout is how long a machine may wait for its Node. After this time, a failed check is regarded as the reason
+// why the Node is missing.
 const joinTimeout = time.Minute
 
 // monitorJoins returns a monitor that checks periodically whether machines can join the target cluster.

@@ -120,8 +120,8 @@ func runMigrator(ctx context.Context, config *process.Config, s *migrator, p Pro
 	}
 	o := operatorOptions(log, defaultSettings())
 	utilruntime.Must(apiextensionsv1.AddToScheme(o.Scheme))
-	// The migrator reads other objects directly from the API server. With a stale cache, it would create or delete an
-	// object twice.
+	// The migrator reads other objects directly from the API server. With a stale cache, the migrator might create or
+	// delete an object twice.
 	o.ControlKinds = []process.Kind{{Object: &v1beta1.Migration{}}}
 	o.TargetKinds = nil
 	op, err := process.New(config, o)

@@ -199,7 +199,7 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// orphanRules returns the rules for orphans that the flags define, for one installation and shard.
+// orphanRules returns the rules by which the process treats orphans of one installation and shard, as set by flags.
 func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {
 	r := s.orphans
 	r.ClusterID, r.Namespace, r.Shard = clusterID, namespace, shard

@@ -165,14 +165,15 @@ func specIsDecodedStrictly(t *trial) {
 	}
 }
 
-// cloudCall is a call of the driver that must ask the cloud. Its function returns an error unless the call succeeded.
+// cloudCall is a driver call that the driver cannot answer without asking the cloud. Its function returns an error
+// unless the call succeeded.
 type cloudCall struct {
 	name string
 	do   func(context.Context) error
 }
 
-// calls returns all calls that ask the cloud about the subject, which has an instance. Create is for another machine.
-// Calls that change less come first.
+// calls returns all driver calls that must ask the cloud about the subject, which has an instance. Create is for
+// another machine. The calls that change the least come first.
 func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	fresh := t.subject()
 	create := t.createRequest(fresh)

@@ -34,7 +34,7 @@ type fakeCloud struct {
 	gone []*server
 	// quota is the maximum number of servers while QuotaFreesLate is active.
 	quota int
-	// reads and lists count the calls whose answers alternate between two results.
+	// reads and lists are the numbers of reads and of lists so far. Some faults affect only every second of these calls.
 	reads, lists int
 	announced    map[string]time.Time
 }
@@ -44,7 +44,7 @@ type active struct {
 	Fault
 	skip  int
 	began time.Time
-	// Closing healed ends the calls that hang.
+	// To end the calls that hang, close the channel healed.
 	healed chan struct{}
 }
 
@@ -53,7 +53,7 @@ type server struct {
 	tags                 map[string]string
 	checks, deletions    int
 	createdAt, deletedAt time.Time
-	// hidden counts, for each kind of fault, how many answers did not show the server because of it.
+	// hidden contains, for each kind of fault, the number of answers from which the fault hid the server.
 	hidden map[FaultKind]int
 	// failure is noCapacity, or badOperation if the server runs and an operation on it failed.
 	failure string
@@ -99,7 +99,7 @@ type request struct {
 // readsAll is a context key for a client that reads answers of any length. Other clients read at most a megabyte.
 type readsAll struct{}
 
-// hides reports whether a fault hides an event of a server in this answer. The fault hides the event for the duration
+// hides reports whether a fault hides a change of a server in this answer. The fault hides the change for the duration
 // Fault.For, and in at least one answer, so that a slow test also notices the fault.
 func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
@@ -354,7 +354,7 @@ func (c *fakeCloud) sees(s *server) bool {
 	return s.checks > c.lag
 }
 
-// spelled returns a server with its ID and name spelled as in answers.
+// spelled returns a server whose ID and name are in upper case if the fault OtherCase is active.
 func (c *fakeCloud) spelled(s server) server {
 	if c.faults[OtherCase] != nil {
 		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
@@ -362,7 +362,7 @@ func (c *fakeCloud) spelled(s server) server {
 	return s
 }
 
-// shown returns a server as reads and lists show it.
+// shown returns a server in the form in which reads and lists contain it.
 func (c *fakeCloud) shown(s *server) server {
 	out := c.spelled(*s)
 	if c.hides(LateTags, s, s.createdAt) {

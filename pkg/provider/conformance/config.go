@@ -41,10 +41,11 @@ type Config struct {
 	// ClusterID is the cluster ID of the instances that the suite creates. For a second cluster, the suite appends
 	// "-other". Default: random.
 	ClusterID string
-	// Instances is how many instances a case creates if one instance would prove nothing. Paging is tested only if a page
-	// of the driver's List contains fewer instances. Default: 5.
+	// Instances is the number of instances that a case creates if it cannot test the rule with one instance. Paging is
+	// tested only if a page of the driver's List contains fewer instances. Default: 5.
 	Instances int
-	// Timeout is how long the cloud may take to show a change, to boot an instance and to delete one. Default: 2m.
+	// Timeout is the maximum time that the cloud takes to show a change, to boot an instance, or to delete an instance.
+	// Default: 2m.
 	Timeout time.Duration
 	// If Full is set, a case whose hook is missing fails instead of being skipped.
 	Full bool
@@ -82,8 +83,8 @@ type Cloud struct {
 	// instance. The function must also succeed if the instance no longer exists.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchNamed is like Launch. The new instance has the same name as gone, an instance that the driver created and that
-	// no longer exists. Apart from tags, everything else by which the driver finds instances is also the same.
+	// LaunchNamed is like Launch. The new instance has the same name as the instance gone, which the driver created and
+	// which no longer exists. Apart from tags, everything else by which the driver finds instances is also the same.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
 	// LaunchLegacy is like Launch. The new instance looks as if the old system of one of Config.Legacies had created it
@@ -94,7 +95,7 @@ type Cloud struct {
 	// the part and the name of the tag, such as "disk/team". It must not lag behind.
 	Tags func(ctx context.Context, providerID string) (map[string]string, error)
 	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement is in effect
-	// until withdraw is called. The suite uses it if the driver implements provider.Interrupter.
+	// until withdraw is called. The suite uses Announce if the driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
 	// Inject makes the cloud behave as the fault describes, until end is called. Faults of different kinds may be active
 	// at the same time. Inject returns errors.ErrUnsupported for a fault that it cannot provide.

@@ -93,7 +93,7 @@ func createAtOnceIsOne(t *trial) {
 		}
 	}
 	if s.providerID == "" {
-		// Every call may have failed because of the others. A single call must not fail.
+		// Any of these calls may have failed because of a concurrent call. A single call must not fail.
 		t.create(s)
 	}
 	t.checkExactlyOne(s)

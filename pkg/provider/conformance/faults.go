@@ -194,7 +194,7 @@ func unavailableCloud(t *trial) {
 func throttlingCloud(t *trial) {
 	const wait = 7 * time.Second
 	t.checkCallsFail(Fault{Kind: Throttled, RetryAfter: wait}, func(attempted string, err error) {
-		// A cloud that uses whole seconds or dates may round the time up.
+		// If a cloud expresses the time in whole seconds or as a date, the time may be rounded up.
 		if got := provider.RetryAfter(err); t.wantCode(err, attempted, provider.Throttled) &&
 			(got < wait || got > wait+time.Second) {
 			t.Errorf("%s: RetryAfter is %s, want %s, which the cloud requested", attempted, got, wait)
@@ -245,7 +245,7 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// This is long enough to send the call. If the call was not sent, the code must be the same.
+	// This time is long enough to send the call. If the call was not sent in this time, the error must have the same code.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)

@@ -93,10 +93,12 @@ func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	})
 }
 
-// randomToken makes a Create call create an instance whenever the call finds none by tags.
+// randomToken makes every Create call use a new token, so that the call creates an instance unless it finds one by
+// tags.
 func randomToken(b *broken) { b.idempotency = func(provider.CreateRequest) string { return random(8) } }
 
-// goneIf makes Delete report Gone if the result of a read satisfies matches, unless an earlier Delete was accepted.
+// goneIf makes Delete report Gone if the function matches accepts the result of a read, unless an earlier Delete was
+// accepted.
 func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 	return func(b *broken) {
 		accepted := map[types.UID]bool{}

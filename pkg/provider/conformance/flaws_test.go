@@ -36,7 +36,7 @@ type broken struct {
 
 func (b *broken) Name() string { return b.name }
 
-// CreateSettle returns a short time, because the flaws that concern it hide instances for longer or forever.
+// CreateSettle returns a short time. Drivers with a flaw that concerns this time hide instances for longer or forever.
 func (b *broken) CreateSettle() time.Duration { return b.settle }
 
 func (b *broken) Validate(ctx context.Context, req provider.ValidateRequest) error {
@@ -113,7 +113,7 @@ type flaw struct {
 	// The case with this name must find the flaw.
 	of   string
 	name string
-	// rule is a part of the failure that the case must report.
+	// rule is a part of the message with which the case must fail.
 	rule string
 	with func(b *broken)
 	// These cases run before that case.

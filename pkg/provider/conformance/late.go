@@ -35,9 +35,9 @@ func lateCases() []testCase {
 	}
 }
 
-// checkLateCloud creates an instance, repeats the Create while the cloud lags behind, and deletes the instance. It
-// then creates others and deletes them at once. Delete may fail with the tolerated codes, after which Machinist
-// retries.
+// checkLateCloud creates an instance, repeats the Create while the cloud lags behind, and deletes the instance. It then
+// creates more instances and deletes each of them immediately. Delete may fail with the tolerated codes, after which
+// Machinist retries.
 func (t *trial) checkLateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
@@ -153,7 +153,8 @@ func doneLate(t *trial) {
 }
 
 // createDoneLate calls Create. After the given number of changing calls, the cloud answers changing calls with errors
-// and carries them out later. createDoneLate returns the time at which Create ended, and whether Create completed.
+// and carries them out later. The results of createDoneLate are the time at which Create ended, and whether Create
+// completed.
 func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, completed bool) {
 	t.Helper()
 	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})

@@ -72,7 +72,7 @@ func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provide
 		Findings: old.Findings()}, err
 }
 
-// If the function allowed accepts the tags of a server, retag removes the given tags from the server and its disk.
+// retag removes the given tags from a server and its disk if the function allowed accepts the tags of the server.
 func (d *correct) retag(ctx context.Context, credentials provider.Credentials, providerID string,
 	removed []string, allowed func(tags map[string]string) error) error {
 	token, err := d.tokenOf(credentials)

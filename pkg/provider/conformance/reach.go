@@ -64,7 +64,7 @@ func (t *trial) inject(fault Fault) (end func()) {
 	return end
 }
 
-// tryInject is like inject for cases that can run without the fault.
+// tryInject is like inject, but for cases that can also run without the fault.
 func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	t.Helper()
 	if t.Cloud.Inject == nil || slices.Contains(t.Never, fault.Kind) {

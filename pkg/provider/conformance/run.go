@@ -29,8 +29,8 @@ func Run(t *testing.T, c Config) {
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report contains the methods of *testing.T that cases use. The suite's own tests use another implementation. With it,
-// a case can fail for a broken driver without failing the test.
+// report contains the methods of *testing.T that cases use. The suite's own tests use another implementation. With this
+// implementation, a case can fail for a broken driver without failing the test.
 type report interface {
 	Helper()
 	Context() context.Context

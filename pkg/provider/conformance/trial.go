@@ -178,7 +178,7 @@ func (t *trial) awaitVisible(s *subject) {
 	})
 }
 
-// listed returns the subject's instances that List returns.
+// listed calls List and returns the instances that have the tags of the subject.
 func (t *trial) listed(s *subject) []provider.Instance {
 	t.Helper()
 	all, _ := t.list(s.cluster)
@@ -284,7 +284,7 @@ func (t *trial) awaitGone(s *subject) {
 	})
 }
 
-// await polls until done returns true. The text that done returns describes the current state.
+// await polls until done returns true. The function done also returns a text that describes the current state.
 func (t *trial) await(what string, done func() (bool, string)) {
 	t.Helper()
 	t.awaitFor(t.Timeout, what, done)

@@ -206,7 +206,7 @@ func (w *watched) checkError(operation string, err error) {
 	}
 }
 
-// checkInstance checks an instance. It returns an error if there is no instance.
+// checkInstance checks an instance. If the instance is nil, checkInstance returns an error.
 func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {

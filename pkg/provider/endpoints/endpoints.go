@@ -1,6 +1,7 @@
-// Package endpoints restricts the addresses to which a driver connects. The users who write credentials, and the cloud
-// that answers, name the endpoints of a driver. Without a restriction, they could make the driver connect to programs
-// on its host, to the metadata service of its host, and to Services of the cluster in which it runs.
+// Package endpoints restricts the addresses to which a driver connects. Both users and the cloud can choose the
+// endpoints of a driver: users write them into credentials, and the cloud returns them in answers. Without a
+// restriction, they could make the driver connect to programs on its host, to the metadata service of its host, and to
+// Services of the cluster in which it runs.
 //
 // Rules check an address when the connection is opened, because a name can resolve to another address at any time.
 package endpoints
@@ -20,7 +21,7 @@ import (
 type Rules struct {
 	// Allowed are ranges to which the driver may connect although they would otherwise be denied.
 	Allowed []netip.Prefix
-	// Denied are more ranges to which the driver may not connect, such as the range of a cluster's Services.
+	// Denied are additional ranges to which the driver may not connect, such as the range of a cluster's Services.
 	Denied []netip.Prefix
 }
 

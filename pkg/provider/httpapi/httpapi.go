@@ -26,8 +26,8 @@ var ErrAnswerTooLong = errors.New("response is longer than 32 MiB")
 const (
 	// MaxListPages is the maximum number of pages of one list. Pages usually have hundreds of entries.
 	MaxListPages = 1000
-	// MaxListBytes is the maximum length of all pages of one list together. Drivers keep what they read until the list
-	// ends.
+	// MaxListBytes is the maximum length of all pages of one list together. A driver keeps all pages of a list in memory
+	// until the list is complete.
 	MaxListBytes = 128 << 20
 )
 
@@ -58,7 +58,7 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// list contains the numbers of pages and bytes of a list that may still be read.
+// list contains the remaining limits for the pages and the bytes of a list.
 type list struct{ pages, bytes atomic.Int64 }
 
 type listKey struct{}

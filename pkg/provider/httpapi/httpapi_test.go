@@ -34,7 +34,8 @@ func (n fakeTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
 }
 
-// A cloud, or an attacker in its place, adds a link to another page to every page of a list.
+// A cloud, or an attacker in its place, adds a link to a further page to every page of a list, so that the list never
+// ends.
 //
 // Rule: lists-bounded.
 func TestAttackListWithoutEnd(t *testing.T) {

@@ -287,7 +287,7 @@ func unwrapped(value any) any {
 	return value
 }
 
-// reported reports whether a finding about the path exists.
+// reported returns true if one of the findings has the path.
 func reported(findings []provider.Finding, path string) bool {
 	return slices.ContainsFunc(findings, func(f provider.Finding) bool { return f.Path == path })
 }

@@ -49,7 +49,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	// Record that the machine conforms to the current specification of the class. When the machine gets another class
-	// later, Update must report that it needs a replacement.
+	// later, Update must report that the machine needs a replacement.
 	wanted[tagSpec] = specHash(spec)
 	const checks = 3 // A change of the machine after it was read invalidates the checks, so they are repeated.
 	for check := 1; ; check++ {

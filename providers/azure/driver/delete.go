@@ -21,9 +21,9 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Delete implements provider.Driver. It deletes the virtual machine first, and Azure deletes the interfaces, addresses
-// and disks together with it. Then Delete looks up the parts by name, and removes those that remain or that an
-// interrupted call of Create left behind.
+// Delete implements provider.Driver. The driver deletes the virtual machine first, and Azure deletes the interfaces,
+// addresses and disks together with it. Then Delete looks up the parts by name, and removes those that remain or that
+// an interrupted call of Create left behind.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error
 }
 
 // deleteAll deletes all virtual machines of an owner, and all parts with the owner's names, in a resource group. If
-// group is empty, it searches the whole subscription. It returns the resources that are left.
+// group is empty, deleteAll searches the whole subscription. It returns the resources that are left.
 func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left []string, err error) {
 	all, err := c.taggedVMs(ctx, group, own)
 	if err != nil {
@@ -248,7 +248,7 @@ func isDeleting[T ~string](state *T) bool {
 	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
-// belongsToAnother reports whether a part with a name of the owner has the tags of another owner. Without tags, the
+// belongsToAnother reports whether a part has a name of the owner, but the tags of another owner. Without tags, the
 // name decides: If the part has no tags, the name decides, because Azure does not guarantee that a disk has the tags
 // from the request that created it.
 func (o owner) belongsToAnother(tags map[string]*string) bool {

@@ -25,8 +25,8 @@ const Name = "azure"
 type Options struct {
 	// Cloud is the Azure cloud to use. Default: the public cloud.
 	Cloud cloud.Configuration
-	// PrivateCloud must be true for a cloud that Microsoft does not operate. If it is true, the SDK does not ask Microsoft
-	// whether the authority host is valid.
+	// PrivateCloud must be true for a cloud that Microsoft does not operate. If PrivateCloud is true, the SDK does not ask
+	// Microsoft whether the authority host is valid.
 	PrivateCloud bool
 	// FederatedTokenFile is the file with the process's own workload identity: a Kubernetes token that Microsoft Entra
 	// accepts. The driver uses it for credentials that contain neither a secret nor a certificate. If no file is set, the

@@ -162,9 +162,9 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	return named(provider.Internal, "the operation failed")
 }
 
-// azureAnswer returns Azure's reason for not carrying out a deletion now, as a text that follows the name of the
-// resource. For all other errors it returns an empty text. The answer contains no secret, because a deletion sends only
-// a name.
+// azureAnswer returns the reason that Azure gives if it refuses to delete a resource now, as a text that follows the
+// name of the resource. For all other errors it returns an empty text. The answer contains no secret, because a
+// deletion sends only a name.
 func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || absent(err) {

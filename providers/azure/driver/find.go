@@ -177,8 +177,8 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 	return value(found.Properties.IPAddress), nil
 }
 
-// taggedVMs returns the virtual machines in a resource group that have the tags of an owner. If group is empty, it
-// searches the whole subscription.
+// taggedVMs returns the virtual machines in a resource group that have the tags of an owner. If group is empty,
+// taggedVMs searches the whole subscription.
 func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
 	var found []*armcompute.VirtualMachine
 	ctx = httpapi.List(ctx)
@@ -198,7 +198,7 @@ func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*ar
 	}
 }
 
-// List implements provider.Driver. It returns the virtual machines and then the parts that belong to no virtual
+// List implements provider.Driver. List returns the virtual machines and then the parts that belong to no virtual
 // machine. Each page corresponds to one page of Azure, without the resources of other clusters. List never reads more
 // than the resource group of the specification, because a user who may write a class can confirm the removal of orphans
 // there.

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. The names
-// of all these follow from the token, so a later attempt finds the resources that an earlier one created.
+// Create implements provider.Driver. The driver creates public addresses, interfaces and then the virtual machine. The
+// names of all these follow from the token, so a later attempt finds the resources that an earlier one created.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

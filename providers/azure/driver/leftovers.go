@@ -24,8 +24,8 @@ const (
 
 func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
 
-// cutContinue parses a continue token. The token points to a page with parts of the given kind. If kind is empty, it
-// points to a page of virtual machines. An empty link means the first page.
+// cutContinue parses a continue token. The token points to a page with parts of the given kind. If kind is empty, the
+// token points to a page of virtual machines. An empty link means the first page.
 func cutContinue(at string) (kind, link string) {
 	kind, link, found := strings.Cut(at, " ")
 	if found && slices.Contains(partKinds(), kind) {
@@ -34,8 +34,8 @@ func cutContinue(at string) (kind, link string) {
 	return "", at // A link contains no space.
 }
 
-// continueAt returns the token for the next page, which is the next page of the same kind, or the first page of the
-// next kind. At the end it is empty.
+// continueAt returns the token for the next page. This is either the next page of the same kind, or the first page of
+// the next kind. At the end it is empty.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {

@@ -41,9 +41,9 @@ type facts struct {
 // maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It searches the resource group that the description names, because old systems
-// name a virtual machine after its Machine. It ignores machines of another cluster in the same group if their tags name
-// that cluster.
+// Locate implements provider.Importer. Locate searches the resource group that the description names, because old
+// systems name a virtual machine after its Machine. It ignores machines of another cluster in the same group if their
+// tags name that cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -57,8 +57,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	// List the parts before the machines. If a part is created after its list was read, it belongs to a new machine, which
-	// is not in the result, either.
+	// List the parts before the machines. If a part is created after the list of parts was read, it belongs to a new
+	// machine. The result does not contain this machine either.
 	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
 		if err != nil {

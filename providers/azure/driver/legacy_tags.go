@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Release implements provider.Importer. It changes the machine last, so that its tags prove that all parts have been
-// changed.
+// Release implements provider.Importer. Release changes the machine last, so that its tags prove that all parts have
+// been changed.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -117,7 +117,7 @@ func withoutRoleTags(tags map[string]*string) map[string]*string {
 	return out
 }
 
-// Disown implements provider.Importer. It also restores the delete options that Adopt changed.
+// Disown implements provider.Importer. Disown also restores the delete options that Adopt changed.
 func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {

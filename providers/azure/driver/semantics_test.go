@@ -138,7 +138,7 @@ func forAllBehaviors(t *testing.T, test func(*testing.T, behavior, opener)) {
 }
 
 // Under every behavior of Azure, Create creates exactly one virtual machine, and Get finds it until it runs. When
-// Delete reports Gone, all its resources are deleted and all others are unchanged.
+// Delete reports Gone, all resources of the machine are deleted and all others are unchanged.
 func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)

@@ -24,7 +24,7 @@ type Call struct {
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
 	// Expand, Filter, SkipToken and Monitor are from the query. If Monitor is true, the call polls the link in the
-	// Location header of an operation. Otherwise, it reads the status of the operation.
+	// Location header of an operation. Otherwise, the call reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is the JSON body.

@@ -8,5 +8,5 @@
 // behavior is not documented, the fake follows reports from users of the real Azure. Requests that are not implemented
 // are refused: an unknown path is an error, never an empty success.
 //
-// With Options.Hosts, the machines boot, read their custom data and join the cluster that it names.
+// With Options.Hosts, the machines boot, read their custom data and join the cluster that this data names.
 package fakeazure

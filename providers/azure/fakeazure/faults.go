@@ -93,8 +93,8 @@ func (f *fault) message() string {
 	return "An injected fault."
 }
 
-// effect applies a fault before the execution of the call. If it returns neither an answer nor an error, the call is
-// executed.
+// effect applies a fault before the execution of the call. If effect returns neither an answer nor an error, the call
+// is executed.
 func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:

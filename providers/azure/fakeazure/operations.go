@@ -17,7 +17,7 @@ type operation struct {
 }
 
 // operate starts an operation on a resource. When the operation ends, do is called, and its result becomes the result
-// of the operation. If another operation preempts it, do is not called.
+// of the operation. If another operation preempts this operation, do is not called.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {

@@ -36,7 +36,7 @@ type Options struct {
 	// Subnets are resource IDs. Each subnet has 1000 addresses.
 	Subnets []string
 
-	// Boot is the duration of a creation, Stop that of a deletion, and Change that of all other operations. Default: 0.
+	// Boot, Stop and Change are the durations of creations, of deletions, and of all other operations. Default: 0.
 	Boot, Stop, Change time.Duration
 	// ListLag is how long a list still shows the previous state after a change.
 	ListLag time.Duration
@@ -58,8 +58,8 @@ type Semantics struct {
 	ReadsMissNew, ReadsShowDeleted time.Duration
 	// TagsLate is the time after a creation during which reads and lists return the resource without tags.
 	TagsLate time.Duration
-	// StateReverts is the age at which a virtual machine appears to be in creation again. It is also the duration of this
-	// state.
+	// StateReverts is the age of a virtual machine at which reads again report that the machine is being created.
+	// StateReverts is also the duration of this wrong report.
 	StateReverts time.Duration
 	// StateFlickers shows a running virtual machine as being created in every second read or list.
 	StateFlickers bool
@@ -76,7 +76,7 @@ type Semantics struct {
 	// TokenLife is the age at which access tokens are refused, even if clients were told another lifetime. Default: that
 	// lifetime.
 	TokenLife time.Duration
-	// ClockSkew is how far Azure's clock is ahead of the local one. With it, Retry-After is a date.
+	// ClockSkew is how far Azure's clock is ahead of the local clock. If ClockSkew is set, Retry-After is a date.
 	ClockSkew time.Duration
 }
 

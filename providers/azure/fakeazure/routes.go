@@ -16,7 +16,7 @@ type route struct {
 	serve        func(c *call) Answer
 }
 
-// computeVersions returns the API versions that the fake supports. They are those of the SDK that the driver uses.
+// computeVersions returns the API versions that the fake supports. The SDK that the driver uses has the same versions.
 func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
 func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
 func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }
@@ -162,8 +162,8 @@ func (c *call) get(id string) Answer {
 	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
-// listHandler returns a handler that lists the resources of a type. If the path names no resource group, it lists those
-// of the whole subscription. The list is delayed by ListLag.
+// listHandler returns a handler that lists the resources of a type. If the path names no resource group, the handler
+// lists the resources of the whole subscription. The list is delayed by ListLag.
 func listHandler(k kind) func(*call) Answer {
 	return func(c *call) Answer {
 		if c.Expand != "" && c.Filter == "" {

@@ -20,7 +20,7 @@ func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.Cloc
 // timestamp returns the current time of Azure's clock as Azure writes it in JSON.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// read returns the resource that a read by ID returns. The result is nil if the read finds none.
+// read returns a resource in the state that a read by ID currently shows. The result is nil if the read finds none.
 func (a *Azure) read(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
@@ -38,7 +38,7 @@ func (a *Azure) read(id string) *resource {
 	return r
 }
 
-// view returns a resource as reads and lists show it.
+// view returns a resource in the form in which reads and lists contain it.
 func (a *Azure) view(r *resource) object {
 	out := r.show()
 	if late := a.options.Semantics.TagsLate; late > 0 && time.Since(r.created) < late {
@@ -124,7 +124,7 @@ func (a *Azure) releaseCores(vm *resource) {
 	}
 }
 
-// coresNotReleased returns the number of cores that still count although their machines are deleted.
+// coresNotReleased returns the number of cores of deleted machines that still count against the quota.
 func (a *Azure) coresNotReleased() (n int) {
 	for _, f := range a.released {
 		if time.Since(f.at) < a.options.Semantics.QuotaLag {

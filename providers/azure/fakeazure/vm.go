@@ -75,7 +75,7 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias of failure. It is used in functions in which a variable is also called failure.
+// failed is an alias of failure. Functions use this alias if they have a variable that is also called failure.
 type failed = failure
 
 // checkVM checks the properties of a new virtual machine and the resources that it refers to.
@@ -296,8 +296,9 @@ func notChanged(path string) *failure {
 	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
 }
 
-// changeDeleteOptions copies the delete options of a request (wanted) to a part of a virtual machine (has). Other
-// properties of disks and interfaces cannot change unless these are detached, and a list must contain all entries.
+// changeDeleteOptions copies the delete options in a request to a part of a virtual machine. The parameter wanted is
+// from the request, and has is the part. Other properties of disks and interfaces cannot change unless these are
+// detached, and a list must contain all entries.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func changeDeleteOptions(has, wanted any, path string) *failure {
 	switch wanted := wanted.(type) {

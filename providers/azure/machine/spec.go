@@ -75,7 +75,8 @@ type Spec struct {
 	BootDiagnostics *BootDiagnostics `json:"bootDiagnostics,omitempty"`
 
 	// Resize specifies how the provider applies a change of vmSize. With Never, it replaces the machine. With Deallocate,
-	// it drains the node, deallocates the machine, changes the size and starts the machine again. Default: Never.
+	// the provider drains the node, deallocates the machine, changes the size and starts the machine again. Default:
+	// Never.
 	Resize Resize `json:"resize,omitempty"`
 }
 

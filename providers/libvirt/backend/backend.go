@@ -39,7 +39,7 @@ type Libvirt struct {
 	// Running is a hypervisor that is already running and continues to run after Stop. By default Start starts a
 	// hypervisor.
 	Running *libvirt.Hypervisor
-	// Start writes one line to Output for each of its steps. If it is nil, the lines are discarded.
+	// Start writes one line to Output for each of its steps. If Output is nil, the lines are discarded.
 	Output io.Writer
 
 	started  *libvirt.Hypervisor
@@ -221,7 +221,7 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Left implements stack.Backend. It counts domains and volumes with libvirt's own client, independently of the
+// Left implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of the
 // driver.
 func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {

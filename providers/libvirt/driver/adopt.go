@@ -7,9 +7,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Adopt implements provider.Adopter. It adopts a domain only if Machinist's element of the domain's metadata has
-// adoptable="true". The credentials reach every domain of the hypervisor, and a user who may create Machines must not
-// be able to delete any of them.
+// Adopt implements provider.Adopter. The driver adopts a domain only if Machinist's element of the domain's metadata
+// has adoptable="true". The credentials reach every domain of the hypervisor, and a user who may create Machines must
+// not be able to delete any of them.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *provider.Instance, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {

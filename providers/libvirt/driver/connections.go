@@ -97,7 +97,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 		h := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		c.mu.Unlock()
-		// If the timer has already fired, it is closing the connection.
+		// If the timer has already fired, its function is closing the connection.
 		if h.expiry.Stop() && h.IsConnected() {
 			return h, nil
 		}

@@ -118,8 +118,8 @@ func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	return ignoreNotFound(translate(ctx, err, attempted))
 }
 
-// writeMetadata writes Machinist's element of a domain's metadata. If the domain is running, it also writes the
-// persistent definition, which applies after the next start.
+// writeMetadata writes Machinist's element of a domain's metadata. If the domain is running, writeMetadata also writes
+// the persistent definition, which applies after the next start.
 func (h *hypervisor) writeMetadata(ctx context.Context, d *domain, m metadata) error {
 	attempted := "write the metadata of domain " + providerID(d.UUID)
 	active, err := h.DomainIsActive(d.Domain)

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// codeOf returns the error number that libvirt has returned. If the error is not from libvirt, it returns ErrOk.
+// codeOf returns the error number that libvirt has returned. If the error is not from libvirt, codeOf returns ErrOk.
 func codeOf(err error) libvirt.ErrorNumber {
 	if answer, ok := errors.AsType[libvirt.Error](err); ok {
 		return libvirt.ErrorNumber(answer.Code)

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// List implements provider.Driver. It returns everything on the hypervisor in one page. It reads the volumes before the
-// domains. Otherwise, the volumes of a domain that is created in the meantime would be reported as leftovers.
+// List implements provider.Driver. List returns everything on the hypervisor in one page. It reads the volumes before
+// the domains. Otherwise, the volumes of a domain that is created in the meantime would be reported as leftovers.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 	if req.ClusterID == "" {
 		return page, provider.Errorf(provider.InvalidArgument, "list domains: the cluster ID is empty")

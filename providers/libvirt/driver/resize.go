@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// startPending is a value of metadata.Stopping. It means that the domain was stopped for a change of its sizes and has
-// not been started yet.
+// startPending is a value of metadata.Stopping. While the field has this value, the domain is stopped for a change of
+// its sizes and has not been started again.
 const startPending = "start"
 
 // hasSizes reports whether a domain has the wanted sizes and no change is in progress.
@@ -49,7 +49,7 @@ func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	return provider.UpdateDone, h.writeMetadata(ctx, d, updated)
 }
 
-// stop asks the guest to shut down. After the grace period, it stops the domain's QEMU.
+// stop asks the guest to shut down. After the grace period, the driver stops the domain's QEMU.
 func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	since, err := time.Parse(time.RFC3339, d.metadata.Stopping)

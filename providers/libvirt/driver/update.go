@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Update implements provider.Driver. It changes the zone without a restart, because the zone is only a label. A change
-// of processors or memory requires a restart of the domain. The kubelet version changes in place if the image contains
-// an agent for this.
+// Update implements provider.Driver. Update changes the zone without a restart, because the zone is only a label. A
+// change of processors or memory requires a restart of the domain. The kubelet version changes in place if the image
+// contains an agent for this.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result provider.UpdateResult, err error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

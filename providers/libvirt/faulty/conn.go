@@ -136,7 +136,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. It splits the data into messages.
+// Write implements net.Conn. Write splits the data into messages.
 func (c *conn) Write(p []byte) (int, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -206,7 +206,7 @@ func (c *conn) send(f frame) error {
 	return err
 }
 
-// call forwards a call of the driver. If DropUploads is set, it answers uploads itself.
+// call forwards a call of the driver. If DropUploads is set, uploads are not forwarded, and the proxy answers them.
 func (c *conn) call(f frame) error {
 	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
 		return c.forward(f)

@@ -26,7 +26,7 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// reference returns the section of the reference about this specification.
+// reference returns the section of the reference documentation about the providerSpec of libvirt.
 func reference(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")

@@ -47,9 +47,9 @@ type Spec struct {
 	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface. In each interface, set
 	// exactly one of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
-	// AddressSource specifies how the provider finds the addresses of the machine. With lease, it reads the DHCP leases of
-	// libvirt's networks. With agent, it asks the QEMU guest agent in the image. Serving certificates for addresses from
-	// the agent are approved only in the ranges of the flag --approve-guest-addresses. Default: lease.
+	// AddressSource specifies how the provider finds the addresses of the machine. With lease, the provider reads the DHCP
+	// leases of libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. Serving certificates
+	// for addresses from the agent are approved only in the ranges of the flag --approve-guest-addresses. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool in which the provider creates a small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`

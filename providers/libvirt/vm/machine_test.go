@@ -121,7 +121,8 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 // A machine whose QEMU process was killed is replaced, and none of its resources are left.
 func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	skipUnlessFull(t)
-	// If the only machine of a fleet is unhealthy, the whole fleet is unhealthy. By default, no machine is replaced then.
+	// If the only machine of a fleet is unhealthy, the whole fleet is unhealthy. In this case, Machinist replaces no
+	// machine by default.
 	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
 		"--health-meltdown-threshold=100"}})
 	v.Apply()

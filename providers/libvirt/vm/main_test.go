@@ -42,7 +42,7 @@ type vm struct {
 	backend *backend.Libvirt
 }
 
-// start starts a stack. If the test fails, it logs the serial consoles of the guests.
+// start starts a stack. If the test fails, the serial consoles of the guests are logged.
 func start(t *testing.T, o stack.Options) *vm {
 	t.Helper()
 	v := &vm{backend: &backend.Libvirt{Output: t.Output()}}
@@ -58,7 +58,7 @@ func start(t *testing.T, o stack.Options) *vm {
 }
 
 // requireNewerKubelet fails the test immediately if the newer kubelet is not available. Without this check, the
-// machines would wait for it.
+// machines would wait for that kubelet.
 func (v *vm) requireNewerKubelet() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
@@ -81,7 +81,7 @@ func (v *vm) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, cp.Kubectl(), append([]string{"--kubeconfig=" + cp.Kubeconfig()}, args...)...)
 }
 
-// followLog follows a pod's log. The returned function waits for the end of the log and returns it.
+// followLog follows a pod's log. The returned function waits until the log ends, and returns the log.
 func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 	v.Helper()
 	cmd := v.command(v.Context(), append([]string{"logs", "--follow", pod}, args...)...)

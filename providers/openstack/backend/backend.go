@@ -21,7 +21,7 @@ import (
 type OpenStack struct {
 	// Running is a cloud that is already running and continues to run after Stop. By default Start starts a cloud.
 	Running *openstack.Cloud
-	// Start writes one line to Output for each of its steps. If it is nil, the lines are discarded.
+	// Start writes one line to Output for each of its steps. If Output is nil, the lines are discarded.
 	Output io.Writer
 
 	started *openstack.Cloud

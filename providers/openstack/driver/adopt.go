@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Adopt implements provider.Adopter. It adopts a server only if the server's metadata have machinist-adoptable=true.
-// The credentials may reach every server of a project, and a user who may create Machines must not be able to delete
-// any of them. If a server has the tags of a former cluster and is in the scope of List for the class, it does not need
-// this metadata entry.
+// Adopt implements provider.Adopter. The driver adopts a server only if the server's metadata have
+// machinist-adoptable=true. The credentials may reach every server of a project, and a user who may create Machines
+// must not be able to delete any of them. If a server has the tags of a former cluster and is in the scope of List for
+// the class, it does not need this metadata entry.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {

@@ -140,7 +140,7 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// findEntry returns an entry of a clouds.yaml. If the name is empty, it returns the only entry, or the entry
+// findEntry returns an entry of a clouds.yaml. If the name is empty, findEntry returns the only entry, or the entry
 // "openstack".
 func findEntry(raw []byte, name string) (cloudEntry, error) {
 	var file cloudsFile

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. It deletes the server first. The ports, and in some cases the volumes, remain when
-// the server is gone. Delete deletes them afterwards.
+// Delete implements provider.Driver. The driver deletes the server first. The ports, and in some cases the volumes,
+// remain when the server is gone. Delete deletes them afterwards.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 }
 
 // deleteParts requests the deletion of the owner's ports and volumes that no server uses. If a server name is given,
-// it only deletes parts that were created for that server. It returns what is left.
+// deleteParts only deletes parts that were created for that server. It returns what is left.
 func (c *clients) deleteParts(ctx context.Context, own owner, server string) (left []string, err error) {
 	allPorts, err := c.portsOf(ctx, own)
 	if err != nil {

@@ -143,7 +143,8 @@ func (a answer) classify() (provider.Code, string) {
 	return provider.Internal, "OpenStack's answer does not follow its API"
 }
 
-// overQuota reports whether a quota is used up. Nova answers that with 403, Cinder with 413 and Neutron with 409.
+// overQuota reports whether a quota is used up. In this case, Nova answers with 403, Cinder with 413 and Neutron with
+// 409.
 func (a answer) overQuota() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusConflict:

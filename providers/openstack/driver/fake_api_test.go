@@ -24,15 +24,16 @@ type fakeAPI struct {
 	regions []string
 	// tokens is the number of tokens that were requested. Only the last one is valid.
 	tokens int
-	// tokenStatus is the error status with which Keystone answers. If it is 0, Keystone returns a token.
+	// tokenStatus is the error status with which Keystone answers. If tokenStatus is 0, Keystone returns a token.
 	tokenStatus int
-	// catalogURL is the prefix of all URLs in the catalog. If it is empty, the catalog contains the URL of this server.
+	// catalogURL is the prefix of all URLs in the catalog. If catalogURL is empty, the catalog contains the URL of this
+	// server.
 	catalogURL string
 	// If anyRegion is set, the servers exist in every region.
 	anyRegion bool
-	// project is the ID of the project to which the token belongs. If it is empty, the token belongs to no project.
+	// project is the ID of the project to which the token belongs. If project is empty, the token belongs to no project.
 	project string
-	// other handles all calls that do not concern servers. If it is nil, such calls return an error status.
+	// other handles all calls that do not concern servers. If other is nil, such calls return an error status.
 	other http.HandlerFunc
 	calls []string
 }

@@ -55,9 +55,9 @@ func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	return s, nil
 }
 
-// serversOf returns the servers of an owner. It looks for servers that have the owner's names. If none exist, it looks
-// for servers with the owner's metadata, such as an adopted server. Nova ignores searches by metadata from users who
-// are not administrators. Each server is read again, because lists sometimes contain deleted servers.
+// serversOf returns the servers of an owner. It looks for servers that have the owner's names. If there are none, it
+// looks for servers with the owner's metadata, such as an adopted server. Nova ignores searches by metadata from users
+// who are not administrators. Each server is read again, because lists sometimes contain deleted servers.
 func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, error) {
 	found, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err == nil && len(found) == 0 {

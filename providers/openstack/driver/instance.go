@@ -111,7 +111,7 @@ func faultOf(s *servers.Server) string {
 	return "Nova reports ERROR without a fault"
 }
 
-// noHost reports whether a server failed because no host had room.
+// noHost reports whether a server failed because no host had enough free resources.
 func noHost(s *servers.Server) bool {
 	text := strings.ToLower(s.Fault.Message)
 	return strings.Contains(text, "no valid host") || strings.Contains(text, "no more hosts")

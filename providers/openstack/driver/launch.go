@@ -34,7 +34,7 @@ type serverRequest struct {
 	flavor, flavorName, image, serverGroup string
 }
 
-// Create implements provider.Driver. It creates the ports, the volumes and then the server.
+// Create implements provider.Driver. The driver creates the ports, the volumes and then the server.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	kindVolumes = "volumes"
 )
 
-// List implements provider.Driver. It returns the servers of the project, and then the parts that belong to no
+// List implements provider.Driver. List returns the servers of the project, and then the parts that belong to no
 // server.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {

@@ -56,8 +56,8 @@ func cloud(t *testing.T) *openstack.Cloud {
 // variable.
 const configFile = "OS_CLIENT_CONFIG_FILE"
 
-// cloudsYAML returns the path of a clouds.yaml for the tested cloud. If configFile is set, it is the path in this
-// variable. Otherwise, it is the path for the shared cloud.
+// cloudsYAML returns the path of a clouds.yaml for the tested cloud. If configFile is set, cloudsYAML returns the path
+// in this variable. Otherwise, cloudsYAML returns the path for the shared cloud.
 func cloudsYAML(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv(configFile); path != "" {

@@ -26,8 +26,8 @@ type Rule struct {
 	Skip int
 	// Lose selects the executed calls whose answers are lost.
 	Lose func(Call) bool
-	// Late is the time after which a call is executed although Answer has already answered it. If it is zero, they are
-	// never executed.
+	// Late is the time after which a call is executed although Answer has already answered it. If Late is zero, such calls
+	// are never executed.
 	Late time.Duration
 	// Hang never answers a call.
 	Hang bool

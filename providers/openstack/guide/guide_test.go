@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package guide tests the guide that leads from an OpenStack project to a Node. The test is in a package of its own,
-// because the guide starts its own OpenStack, but the other tests share another one.
+// because the guide starts its own OpenStack, while all other tests share another OpenStack.
 package guide
 
 import (

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// kind is a kind of the API group with everything that the API server needs to validate its objects.
+// kind describes a kind of the API group, with everything that the API server needs to validate objects of this kind.
 type kind struct {
 	name       string
 	goType     reflect.Type
@@ -70,7 +70,7 @@ func loadKinds(t testing.TB) []kind {
 }
 
 // admit returns the object that the API server would store for a request with this body, or the reason for a rejection.
-// Its steps are those of the API server: decode, default, prune, validate.
+// admit performs the same steps as the API server: decode, default, prune, validate.
 func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 	object := map[string]any{}
 	if err := utiljson.Unmarshal(body, &object); err != nil {

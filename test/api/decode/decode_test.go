@@ -26,7 +26,7 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			admitted := 0
 			for n := range casesPerKind {
-				// Between 0 and 2% of the values are hostile. An object has about a hundred.
+				// In each case, between 0 and 2% of the values are hostile. An object has about a hundred.
 				level := n % 10
 				g := generator{t: t, r: r, hostility: level * level / 4}
 				if check(t, k, g.object(k)) {
@@ -37,8 +37,8 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 				}
 			}
 			t.Logf("admitted %d of %d", admitted, casesPerKind)
-			// The test is useful only if enough objects are admitted, so that they are decoded, and enough have hostile values,
-			// so that they are rejected.
+			// For a useful test, enough objects must be admitted, so that they are decoded, and enough objects must contain
+			// hostile values, so that they are rejected.
 			if admitted < casesPerKind/20 || admitted > casesPerKind*9/10 {
 				t.Errorf("admitted %d of %d objects, want between 5%% and 90%%", admitted, casesPerKind)
 			}
@@ -90,8 +90,8 @@ func FuzzGoDecodesAdmittedObjects(f *testing.F) {
 }
 
 // newChecker returns a function that reports whether the API server admits an object. If the object is admitted, the
-// function fails the test in three cases: Go cannot decode the object, encoding changes it, or the API server refuses
-// the encoded object.
+// function fails the test in three cases: A failure is reported if Go cannot decode the object, if encoding changes the
+// object, or if the API server refuses the encoded object.
 func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -142,8 +142,8 @@ func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	}
 }
 
-// hasQuantities reports whether an object has quantities. When Go writes a quantity, it may use more digits or another
-// unit than the original. This is harmless, because no controller writes the quantities of a class.
+// hasQuantities reports whether an object has quantities. When Go writes a quantity, the text may have more digits or
+// another unit than the original. This is harmless, because no controller writes the quantities of a class.
 func hasQuantities(object runtime.Object) bool {
 	class, ok := object.(*machinistv1.MachineClass)
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)

@@ -30,13 +30,13 @@ var hostile = []string{
 type generator struct {
 	t testing.TB
 	r *rand.Rand
-	// hostility is the number of values per thousand that do not follow the schema.
+	// hostility is the number of values in a thousand that do not follow the schema.
 	hostility int
 }
 
 func (g generator) chance(perThousand int) bool { return g.r.IntN(1000) < perThousand }
 
-// object returns a random object of a kind. Most objects satisfy the rules about several fields.
+// object returns a random object of a kind. Most of the objects also satisfy the rules that compare several fields.
 func (g generator) object(k kind) []byte {
 	object := map[string]any{}
 	for _, name := range []string{"spec", "status"} {
@@ -52,7 +52,7 @@ func (g generator) object(k kind) []byte {
 	return body
 }
 
-// reconcile changes a spec so that it satisfies the rules about several fields.
+// reconcile changes a spec so that it satisfies the rules that compare several fields.
 func (g generator) reconcile(value any) {
 	spec, ok := value.(map[string]any)
 	if !ok {
@@ -115,7 +115,7 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	}
 }
 
-// withoutDuplicates removes each item whose keys equal those of an earlier item.
+// withoutDuplicates removes each item that has the same keys as an earlier item.
 func withoutDuplicates(list []any, keys []string) []any {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(item any) bool {

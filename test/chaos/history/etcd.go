@@ -1,5 +1,6 @@
 // Package history reads every change in the databases of a fleet: in etcd, and in the journal of the simulated cloud.
-// It reads the databases directly, because the servers in front of them may stop, lose history, or become unreachable.
+// It reads the databases directly, because the servers in front of them may stop, forget old changes, or become
+// unreachable.
 package history
 
 import (
@@ -20,15 +21,15 @@ const retryInterval = 100 * time.Millisecond
 type Change struct {
 	Key      string
 	Revision int64
-	// Read is the time at which this program received the change. This is shortly after the change, unless etcd was
+	// Read is the time at which this program read the change. This time is shortly after the change, unless etcd was
 	// unreachable.
 	Read time.Time
 	// Value is the new value, or nil if the key was deleted. Old is the old value, or nil if the key is new.
 	Value, Old []byte
 }
 
-// Follow reports every change of the keys with the prefix, in order, starting with a revision. It ends when ctx is
-// done. It returns an error if etcd has compacted a revision that was not read yet. If the etcd that listens on the
+// Follow reports all changes of keys with the prefix, in order, from the given revision on. It ends when ctx is done.
+// If etcd has compacted a revision before Follow has read it, Follow returns an error. If the etcd that listens on the
 // socket restarts, Follow continues.
 func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
@@ -60,14 +61,14 @@ type follower struct {
 	report func(Change)
 }
 
-// keyValue is a key and its value in the JSON of etcd.
+// keyValue is a key with its value, as etcd encodes them in JSON.
 type keyValue struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value"`
 	Revision int64  `json:"mod_revision,string"`
 }
 
-// watchResponse is a message of a watch in the JSON of etcd.
+// watchResponse is a message of a watch, as etcd encodes it in JSON.
 type watchResponse struct {
 	Result struct {
 		Canceled     bool   `json:"canceled"`
@@ -115,7 +116,7 @@ func (f *follower) watch(ctx context.Context) error {
 			if e.KV.Revision < f.next {
 				continue
 			}
-			// If the key was deleted, the event has no value.
+			// If the event reports the deletion of a key, it has no value.
 			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Journal reads the journal of the simulated cloud while the cloud writes it. Only one goroutine may use it at a time.
+// Journal reads the journal of the simulated cloud while the cloud is still writing to it. Only one goroutine may use a
+// Journal at a time.
 type Journal struct {
 	path   string
 	file   *os.File
@@ -32,9 +33,9 @@ type entry struct {
 	More bool `json:"more"`
 }
 
-// Read reports each state of each instance that has been committed since the last call. If the cloud has replaced the
-// file since the last call, Read first reads the rest of the old file. It then reads the new file from the beginning.
-// The new file begins with the last state of each instance.
+// Read reports every state of an instance that was committed after the last call. If the cloud has replaced the file
+// since the last call, Read first reads the rest of the old file. It then reads the new file from the beginning. The
+// new file begins with the last state of each instance.
 func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
 		if err := j.read(report); err != nil {
@@ -47,7 +48,7 @@ func (j *Journal) Read(report func(simcloud.Instance)) error {
 	}
 }
 
-// replaced reports whether the cloud has replaced the file. If so, it closes the old file.
+// replaced reports whether the cloud has replaced the file. If so, replaced closes the old file.
 func (j *Journal) replaced() (bool, error) {
 	now, err := os.Stat(j.path)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestJournalReadsEachCommittedStateOnce(t *testing.T) {
 	commit(journal.Op{Key: "instance/b"})
 	requireRead("a running", "a terminated")
 
-	// While a commit is incomplete, Read must not report it.
+	// Read must not report a commit that is still incomplete.
 	file, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

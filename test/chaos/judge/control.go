@@ -17,18 +17,18 @@ type machine struct {
 	name string
 	set  types.UID
 	gone bool
-	// unwantedSince is the time at which the deletion of the Machine was requested, or at which the Machine was removed
+	// unwantedSince is the time at which the deletion of the Machine was requested, or at which the Machine disappeared
 	// without such a request. It is zero as long as the Machine is wanted.
 	unwantedSince time.Time
 	versions      []version
 }
 
-// version is the state of a Machine from the time at until the time of the next version.
+// version is the state of a Machine from the time in the field at until the next version.
 type version struct {
 	at        time.Time
 	available bool
 	deleting  bool
-	// external reports whether something other than the processes requested the deletion.
+	// external reports whether the deletion was requested by something other than the processes.
 	external bool
 }
 
@@ -62,7 +62,7 @@ func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	case *v1beta1.MachineDeployment:
 		delete(j.deployments, o.UID)
 	case *v1beta1.MachineSet:
-		// The set's machines may continue to exist after the set, and still belong to the set's deployment.
+		// The machines of a set may outlive the set, and then still belong to the deployment of the set.
 		if set := j.sets[o.UID]; set != nil {
 			set.deleted = true
 		}
@@ -172,8 +172,8 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	}
 }
 
-// availableSince reports whether a Machine was available at any time after the given time. If the processes themselves
-// ended this availability by deleting the Machine, it does not count.
+// availableSince reports whether a Machine was available at any time after the given time. A period of availability
+// that the processes themselves ended by deleting the Machine does not count.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
@@ -182,8 +182,7 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records that there is one Machine too many. The surplus does not count as a breach if the end of a process
-// excuses it.
+// excess records that there is one Machine too many. If the end of a process excuses the surplus, it is not a breach.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)

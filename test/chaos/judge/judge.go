@@ -5,9 +5,9 @@
 //   - I3: No Machine is created beyond the bounds of its set and its deployment. No available Machine is deleted if too
 //     few available ones would be left.
 //
-// A process may have based a write on a state that was older than the state at the time of the write. The judge
-// therefore considers the period of length Judge.Window before the write. It uses the widest bounds in this period, and
-// counts each Machine that was available at some point in this period. The processes' own actions in this period are no
+// A process may base a write on a state that is no longer current at the time of the write. The judge therefore
+// considers the period of length Judge.Window before the write. It uses the widest bounds in this period, and counts
+// each Machine that was available at some point in this period. The processes' own actions in this period are no
 // excuse, because the processes know of these actions.
 package judge
 
@@ -44,18 +44,18 @@ type Judge struct {
 	sets        map[types.UID]*owner
 	deployments map[types.UID]*owner
 	instances   map[string]*instance
-	// expected contains the Machines and instances whose deletion by something other than the processes was announced.
+	// expected contains the Machines and instances that something other than the processes is expected to delete.
 	expected    map[string]bool
 	processEnds []time.Time
 	breaches    []Breach
-	// excesses are the surplus Machines that were found. Each is a breach unless the end of a process excuses it.
+	// excesses contains the surplus Machines that were found. Each is a breach unless the end of a process excuses it.
 	excesses []Breach
-	// deletions are judged at the end, when the judge knows the whole life of the Machines.
+	// deletions contains the deletions, which are judged at the end, when the judge knows the whole life of each Machine.
 	deletions []deletion
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
 	Machines, Instances int
-	// Late is the number of instances that were created after their Machine had been removed.
+	// Late is the number of instances that were created after the removal of their Machine.
 	Late int
 }
 
@@ -66,7 +66,7 @@ type deletion struct {
 	id  string
 }
 
-// New returns a judge that has received nothing yet.
+// New returns a judge that has not received any changes yet.
 func New(window time.Duration) *Judge {
 	return &Judge{
 		Window:   window,
@@ -104,7 +104,7 @@ func (j *Judge) Breaches() (breaches, excused []Breach) {
 	return breaches, excused
 }
 
-// Certain returns those breaches found so far that no later change can excuse.
+// Certain returns those of the breaches so far that no later change can excuse.
 func (j *Judge) Certain() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {

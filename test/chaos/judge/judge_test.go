@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// history sends a judge the changes of a deployment named "pool", of its sets and of its machines.
+// history tells a judge about the changes of a deployment named "pool", of its sets and of its machines.
 type history struct {
 	*Judge
 	at       time.Time

@@ -36,7 +36,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	// Most of the time, the tests only wait for the real controllers, so run many tests in parallel.
+	// The tests spend most of their time waiting for the real controllers, so many tests run in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
@@ -70,7 +70,7 @@ type double struct {
 	now    time.Time
 	random *rand.Rand
 	silent map[string]bool
-	// workloads are the workloads of the scenario.
+	// workloads contains the workloads of the scenario.
 	workloads []controllermanager.Workload
 	volumes   *controllermanager.Volumes
 }
@@ -166,7 +166,7 @@ func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// createExtraNode creates a ready node that belongs to no scenario. While at least one node is ready, the real
+// createExtraNode creates a ready node that does not belong to any scenario. While at least one node is ready, the real
 // controller does not suspect a network failure.
 var createExtraNode = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
@@ -177,14 +177,14 @@ var createExtraNode = sync.OnceValue(func() error {
 	return joinNode("n").do(context.Background(), s)
 })
 
-// name returns the name of a cluster-wide object, which is unique for each scenario.
+// name returns the name of a cluster-wide object, which differs in each scenario.
 func (s *cluster) name(short string) string { return s.namespace + "-" + short }
 
 // step is a step of a scenario.
 type step struct {
 	name string
 	do   func(context.Context, *cluster) error
-	// refused is set if the API server must refuse the request.
+	// refused is set if the test expects the API server to refuse the request.
 	refused bool
 	// wait is the maximum time that the step waits for actions to become due. The default is a minute.
 	wait time.Duration
@@ -228,7 +228,7 @@ func compare(t *testing.T, scenario ...step) {
 	}
 }
 
-// summary returns only those parts of an error that clients use.
+// summary returns only those parts of an error that clients evaluate.
 func summary(err error) string {
 	if err == nil {
 		return "done"

@@ -102,7 +102,7 @@ func TestNotReadyNode(t *testing.T) {
 		setAlive("n", false), changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)))
 }
 
-// Pods that are being deleted remain on a silent node until it gets the out-of-service taint.
+// A pod that is being deleted remains on a silent node until the node gets the out-of-service taint.
 func TestOutOfServiceNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
@@ -113,7 +113,7 @@ func TestOutOfServiceNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// If a node is ready, the out-of-service taint only evicts its pods, and the kubelet ends them.
+// If a node is ready, the out-of-service taint only causes the eviction of its pods, and the kubelet ends them.
 func TestReadyOutOfServiceNode(t *testing.T) {
 	compare(t, joinNode("n"), create(pod("web")), create(staticPod("static")), changeStatus(pod("web"), setReady),
 		change(node("n"), addTaint(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)),

@@ -185,7 +185,7 @@ func TestDisruptionBudgetsCountPods(t *testing.T) {
 	}
 }
 
-// refused marks a step whose request the API server must refuse.
+// refused marks a step whose request the API server is expected to refuse.
 func refused(s step) step {
 	s.refused = true
 	return s

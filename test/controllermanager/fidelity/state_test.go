@@ -27,7 +27,7 @@ func comparedKinds() []client.ObjectList {
 		&storagev1.VolumeAttachmentList{}}
 }
 
-// owns reports whether an object belongs to the scenario. It returns false for objects that exist in every namespace.
+// owns reports whether an object is part of the scenario. It returns false for objects that exist in every namespace.
 func (s *cluster) owns(o client.Object) bool {
 	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		return strings.HasPrefix(va.Spec.NodeName, s.namespace)

@@ -153,7 +153,7 @@ func joinNodeWithVolumes(name string) []step {
 	return []step{joinNode(name), change(node(name), setManaged)}
 }
 
-// steps joins steps and lists of steps.
+// steps concatenates steps and lists of steps.
 func steps(parts ...any) (scenario []step) {
 	for _, part := range parts {
 		switch part := part.(type) {

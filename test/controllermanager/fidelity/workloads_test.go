@@ -100,7 +100,7 @@ func deletePods(node string) step {
 	})
 }
 
-// finishPods removes pods that are being deleted, as the kubelet does.
+// finishPods removes pods that are being deleted, in the same way as the kubelet.
 func finishPods(node string) step {
 	return forEachPod("finish pods", node, func(ctx context.Context, s *cluster, p *corev1.Pod) error {
 		if p.DeletionTimestamp.IsZero() {

@@ -1,6 +1,6 @@
 // Package authorized compares the roles in config/rbac with the requests of the processes in the audit logs of real API
-// servers. No request may be refused, the roles alone must allow every request, and each verb of a role must be used by
-// at least one request.
+// servers. No request may be refused, every request must be allowed by the roles alone, and each verb of a role must be
+// used by at least one request.
 //
 // Each test that runs the processes records the grants that the processes used. After all tests, Unused finds the
 // grants that no test used.
@@ -62,7 +62,7 @@ func (g Grant) matchesName(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }
 
-// specificity returns a larger number for a grant that allows less.
+// specificity returns a number that is larger for a grant that allows less.
 func (g Grant) specificity() int {
 	n := 0
 	if g.Namespace != "" {

@@ -19,7 +19,7 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 			// An API server that has just started denies everything until it has read its roles. If the API server denied
 			// requests for longer, the test would fail, because the fleet would not reach the expected state.
 		case r.NamespaceEnds && ok:
-			// The roles allow the request. A process cannot know in advance that the namespace is being deleted.
+			// The roles allow the request. A process cannot know in advance that the namespace will be deleted.
 		case r.Code == http.StatusForbidden:
 			wrong = append(wrong, describe(r)+" was refused")
 		case allowedForAll(r):

@@ -17,13 +17,14 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-// Machines is the prefix of the etcd keys of Machines. Ours is the prefix of the etcd keys of all Machinist objects.
+// Machines is the prefix of the keys of Machines in etcd. Ours is the prefix of the keys of all Machinist objects in
+// etcd.
 const (
 	Ours     = "/registry/" + v1beta1.GroupName + "/"
 	Machines = Ours + "machines/"
 )
 
-// Begin is a write that begins a disruption: it takes a machine with a Node out of service, or begins to change the
+// A Begin is a write that begins a disruption: it takes a machine with a Node out of service, or begins to change the
 // machine's instance.
 type Begin struct {
 	// Machine is the machine in the state that was written. At is the time of the write, in whole seconds.
@@ -34,10 +35,10 @@ type Begin struct {
 	All []*v1beta1.Machine
 }
 
-// History finds the disruptions in the changes in etcd, which it must receive in order. The zero History has received
-// no changes.
+// History finds the disruptions in the changes in etcd, which it must receive in order. A zero History has received no
+// changes yet.
 type History struct {
-	// Begins are the writes so far that began a disruption.
+	// Begins contains the writes so far that began a disruption.
 	Begins []Begin
 
 	machines map[string]*v1beta1.Machine
@@ -68,7 +69,7 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// Is reports whether a machine is disrupted: it has a Node, but it is out of service or is about to be.
+// Is reports whether a machine is disrupted: it has a Node, but is out of service or about to be taken out of service.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
@@ -81,8 +82,8 @@ func changing(m *v1beta1.Machine) bool {
 }
 
 // writtenAt returns the time at which the disruption of a machine was written, as far as the machine's metadata contain
-// it. If the metadata do not contain the time, writtenAt returns the time of the read. For a machine of a set, this is
-// possible.
+// it. If the metadata do not contain the time, writtenAt returns the time of the read. This is possible for a machine
+// of a set.
 func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time
@@ -107,7 +108,7 @@ type Budget struct {
 	Selects func(map[string]string) bool
 	// Allowed returns how many of the selected machines may be disrupted at the same time.
 	Allowed func(selected int) int
-	// InForce reports whether the budget is in force for a write. Nil means always.
+	// InForce reports whether the budget is in force at the time of a write. Nil means always.
 	InForce func(Begin) bool
 }
 

@@ -30,7 +30,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// front is the server of this test binary. Main sets it.
+// front is the API server of this test binary. Main sets it.
 var front *apiserver.Front
 
 // Main starts a server, runs the tests and stops the server.
@@ -68,7 +68,7 @@ func newFront() *apiserver.Front {
 	return apiserver.NewFront(server)
 }
 
-// Another returns an administrator's client for another, empty cluster.
+// Another starts another, empty cluster, and returns an administrator's client for it.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
 // WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the

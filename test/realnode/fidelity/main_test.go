@@ -144,7 +144,8 @@ func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	compareAlone(t, test)
 }
 
-// compareAlone is like compare, but runs no other tests in parallel. It is for tests that change the nodes.
+// compareAlone does the same as compare, but does not run in parallel with other tests. Use it for tests that change
+// the nodes.
 func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()

@@ -130,8 +130,8 @@ func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	})
 }
 
-// A kubelet whose Node was deleted creates neither a Node nor a Lease while it runs. After a restart, it registers in
-// the same way as the first time.
+// While a kubelet whose Node was deleted continues to run, it creates neither a Node nor a Lease. After a restart, it
+// registers in the same way as the first time.
 func TestKubeletOfDeletedNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) []string {
 		c.record.states(t, 0, lease(n.name), "Lease")

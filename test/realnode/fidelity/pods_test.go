@@ -148,7 +148,7 @@ func TestPodsEnd(t *testing.T) {
 	}
 }
 
-// The first restart of a container happens at once. The following restarts are delayed.
+// A container is restarted for the first time without a delay. The following restarts are delayed.
 func TestPodsRestart(t *testing.T) {
 	p := scenario{"crashes", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string { return p.create(t, c, n, "restarts 2") })

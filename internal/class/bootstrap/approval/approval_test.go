@@ -47,8 +47,8 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// A kubelet that joins never sends another request. So when the provider reports the node name, the pending request
-// must be approved, even if this happens late.
+// A kubelet that joins never sends another request. Therefore, when the provider finally reports the node name, the
+// pending request must be approved.
 //
 // Rule: certificate-name-from-provider.
 func TestJoinWaitsForProvider(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setCondition sets the Machine's condition CertificateApproved to False, because a request is left pending. The
-// message of the condition does not contain the name of the request. A kubelet sends a request with another name every
-// 15 minutes, and each of them would otherwise cause a write.
+// setCondition sets the Machine's condition CertificateApproved to False, because a certificate request is left
+// pending. The message of the condition does not contain the name of the request. A kubelet sends a request with a
+// new name every 15 minutes. If the message contained the name, each request would cause a write.
 func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	m *v1beta1.Machine, v Decision) error {
 	reason, purpose := v1beta1.ReasonClientCertificateNotApproved, "client"
@@ -31,8 +31,9 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition updates the condition of a Machine after a request was decided or deleted. If a request was decided or
-// deleted while no process was running, the condition stays outdated until the kubelet sends another request.
+// clearCondition updates the condition of a Machine after one of its requests was decided or deleted. If a request
+// was decided or deleted while no process was running, the condition stays outdated until the kubelet sends another
+// request.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	ended, known := r.state.removeRejection(request)
 	if !known {
@@ -46,8 +47,9 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 }
 
 // applyRejections sets the condition of the Machine to the reason and message of its first rejected request. If the
-// Machine has no rejected requests, applyRejections removes the condition. applyRejections always chooses the same
-// request. Otherwise, two requests with different reasons would overwrite each other's condition again and again.
+// Machine has no rejected requests, applyRejections removes the condition. If there are several, applyRejections
+// always chooses the same request. Otherwise, two requests with different reasons would repeatedly overwrite each
+// other's condition.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.rejectionsOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {

@@ -30,7 +30,7 @@ const (
 	// reportAfter is the minimum age of a pending request that is reported. Another approver may approve the request
 	// earlier.
 	reportAfter = 10 * time.Second
-	// kubeletWait is the time that a kubelet waits for a serving certificate before it sends another request. A kubelet
+	// kubeletWait is how long a kubelet waits for a serving certificate before it sends another request. A kubelet
 	// that joins the cluster keeps sending the same request until its bootstrap token expires.
 	kubeletWait = 15 * time.Minute
 )
@@ -40,7 +40,7 @@ type Options struct {
 	// Provider is the name of the provider of this process. The Reconciler ignores requests for Machines of other
 	// providers.
 	Provider string
-	// ClusterID is the cluster ID of this installation, which is in the tags of its instances.
+	// ClusterID is the cluster ID of this installation. The tags of its instances contain this ID.
 	ClusterID string
 	// Machines reads Machines from the cache of the control cluster. The cache must have the index MachineByNodeName.
 	Machines client.Reader
@@ -54,13 +54,13 @@ type Options struct {
 	Target client.Client
 	// Classes returns the class of a Machine, which contains the credentials for driver calls.
 	Classes Classes
-	// Cloud calls the driver, with a rate limit and with metrics.
+	// Cloud calls the driver. It limits the rate of the calls and records metrics.
 	Cloud Cloud
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// GuestRanges are IP ranges. If only the guest reports an address, a serving certificate for the address is approved
-	// only if the address is in one of these ranges.
+	// GuestRanges are IP ranges. If an address is reported only by the guest, a serving certificate for the address
+	// is approved only if the address is in one of these ranges.
 	GuestRanges []netip.Prefix
 	// Concurrency is the number of requests that are processed at the same time for each signer. The default is 8.
 	Concurrency int
@@ -113,13 +113,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	decision := request.decide(facts)
 	var retryAfter time.Duration
 	if decision.Reason == ReasonInstanceNotKnown {
-		// The decision depends only on the information of the provider, so ask the provider now.
+		// The decision depends only on the information of the provider. Therefore ask the provider now.
 		retryAfter = r.addReported(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
-		// The caches may be outdated. If the Machine was deleted or has joined in the meantime, the requester must not get
-		// the identity of this Machine.
+		// The caches may be outdated. If the Machine was deleted or has joined in the meantime, the requester must
+		// not get a certificate with the identity of this Machine.
 		if decision, err = r.confirm(ctx, request, facts); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -130,9 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm makes the decision again, after it has read the Machine, the Node and the other Machines with the same node
-// name from the API servers. Another Machine may be missing in the cache. If that Machine has joined, its Node prevents
-// the approval. If that Machine has not joined, it does not take precedence.
+// confirm reads the Machine, the Node and the other Machines with the same node name from the API servers, and then
+// makes the decision again. The cache may lack another Machine with this name. If that Machine has joined, its Node
+// prevents the approval. If that Machine has not joined, it does not take precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -182,8 +182,9 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	return reconcile.Result{}, r.clearCondition(ctx, csr.Name)
 }
 
-// leavePending does not decide the request, so that it stays pending. If the decision requires a report, leavePending
-// reports the request. retryAfter is the delay until the provider may be asked about the instance again.
+// leavePending leaves the request undecided, so that the request stays pending. If the decision requires a report,
+// leavePending reports the request. retryAfter is the delay until the provider may be asked about the instance
+// again.
 func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
 	facts Facts, v Decision, retryAfter time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -241,9 +242,9 @@ func (r *Reconciler) machineToReport(ctx context.Context, request request, facts
 	return m, nil
 }
 
-// addReported adds the information of the provider about the instance to the facts. It asks the provider only if the
-// last answer is no longer valid. retryAfter is the delay after which the provider may be asked again, if the answer is
-// not sufficient for an approval.
+// addReported adds to the facts what the provider reports about the instance. It asks the provider only if the last
+// answer is no longer valid. If the answer is not sufficient for an approval, retryAfter is the delay after which
+// the provider may be asked again.
 func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
 	m, now := facts.Machine, facts.Now
 	known, ok := r.state.cachedAnswer(m, now)
@@ -252,15 +253,16 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
-			// Do not ask again before the retry is due, because other requests also call this provider.
+			// Do not ask again before retryAfter has passed, because other requests also cause calls to this
+			// provider.
 			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
 			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
 				"machine", client.ObjectKeyFromObject(m))
 		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
 			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
-			// The answer lacks the IP addresses or the name. But the instance must have an IP address, because its kubelet sent
-			// the request, or the cloud has reported its name before. So the cloud probably reports the missing information
-			// later.
+			// The answer does not contain the IP addresses or the name. But the instance must have an IP address,
+			// because its kubelet has sent the request, or the cloud has already reported the name in the past.
+			// Therefore the cloud will probably report the missing information later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)
@@ -279,7 +281,7 @@ func reportedBy(instance *provider.Instance) *Reported {
 	return reported
 }
 
-// hasIP reports whether the addresses include an IP address.
+// hasIP reports whether the list contains an IP address.
 func hasIP(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// Facts is the information on which the decision about a request depends.
+// Facts contains the information on which the decision about a request depends.
 type Facts struct {
 	Now time.Time
 	// Provider is the name of the provider of this process.
@@ -36,11 +36,12 @@ type Facts struct {
 	Node *corev1.Node
 	// Reported is the last answer of the provider about the Machine's instance, or nil if there is no valid answer.
 	Reported *Reported
-	// GuestRanges are the IP ranges in which an address is approved even if only the guest reports it.
+	// GuestRanges contains the IP ranges in which an address is approved even if only the guest reports the
+	// address.
 	GuestRanges []netip.Prefix
 }
 
-// Reported is the information of a provider about an instance.
+// Reported is what the provider reports about an instance.
 type Reported struct {
 	// NodeName is the name of the Node that the instance registers, or "" if the provider does not know the name.
 	NodeName string
@@ -54,9 +55,9 @@ type Decision struct {
 	// Approve is true if the request must be approved, and false if it must be left pending.
 	Approve bool
 	Reason  Reason
-	// Message explains the decision to users. It may quote parts of the request, but contains no secret.
+	// Message explains the decision to users. The text may quote parts of the request, but contains no secret.
 	Message string
-	// Report is true if an administrator must be told that the request is left pending.
+	// Report is true if the pending request must be reported to an administrator.
 	Report bool
 }
 
@@ -186,10 +187,10 @@ func (r request) decideNode(f Facts) Decision {
 		client.ObjectKeyFromObject(m))
 }
 
-// unknownName returns a DNS name or IP address in the request that does not provably belong to the node, or "" if all
-// of them do. The following names and addresses belong to the node: its own name, those that the provider reports, and
-// IP addresses that the guest reports if they are in one of the ranges. fromGuest is true if the guest reports all
-// names and addresses that do not provably belong to the node.
+// unknownName returns a DNS name or IP address in the request that does not provably belong to the node, or "" if
+// all names and addresses belong to the node. The following names and addresses belong to the node: its own name,
+// those that the provider reports, and IP addresses that the guest reports if they are in one of the ranges.
+// fromGuest is true if the guest reports all names and addresses that do not provably belong to the node.
 func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
 	names, ips := split(reported.Addresses)
 	guestNames, guestIPs := split(reported.GuestAddresses)

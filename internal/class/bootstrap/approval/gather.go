@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// gather collects the facts for a decision, except the information that only the provider has.
+// gather collects the facts for a decision, except the information that must be requested from the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
 	name := request.Requester
@@ -105,9 +105,9 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine to which a Node belongs. It prefers a Machine that is paired with the Node and to which
-// the Node provably belongs. The second choice is any Machine that is paired with the Node. The last choice is a
-// Machine whose instance will register the Node.
+// machineOf returns the Machine to which a Node belongs. The function prefers a Machine that is paired with the
+// Node and to which the Node provably belongs. The second choice is any Machine that is paired with the Node. The
+// last choice is a Machine whose instance will register the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {

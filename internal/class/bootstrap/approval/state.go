@@ -17,20 +17,20 @@ const (
 	// answerRetry is the delay until the provider is asked again after an error, or after an answer that lacks the name or
 	// an IP address.
 	answerRetry = 30 * time.Second
-	// reportInterval is the minimum time between two reports with the same reason on the same machine. Kubernetes deletes
-	// a pending request after a day.
+	// reportInterval is the minimum time between two reports about the same machine with the same reason.
+	// Kubernetes deletes a pending request after a day.
 	reportInterval = 24 * time.Hour
 )
 
-// state is the information that a Reconciler keeps between requests. After a restart, state is empty. Then the provider
-// is asked again, and events are recorded again.
+// state is the information that a Reconciler keeps in memory between requests. After a restart, state is empty.
+// After a restart, the provider is asked again, and events are recorded again.
 type state struct {
 	mu        sync.Mutex
 	answers   map[types.UID]answer
 	reported  map[report]time.Time
 	lastSweep time.Time
-	// rejections are the pending requests that are reported in conditions of Machines. The keys are the names of the
-	// requests.
+	// rejections contains the pending requests that are reported in conditions of Machines. The keys are the names
+	// of the requests.
 	rejections map[string]rejection
 }
 
@@ -41,7 +41,7 @@ type rejection struct {
 	reason, message string
 }
 
-// answer is an answer of the provider about an instance. reported is nil if the call failed.
+// answer is an answer of the provider about an instance. The field reported is nil if the call failed.
 type answer struct {
 	providerID string
 	reported   *Reported
@@ -95,7 +95,8 @@ func (m *state) addRejection(request string, r rejection) {
 	m.rejections[request] = r
 }
 
-// rejectionsOf returns the sorted names of a Machine's rejected requests, and the rejection of the first request.
+// rejectionsOf returns the names of a Machine's rejected requests in sorted order, and the rejection of the first
+// request in this order.
 func (m *state) rejectionsOf(machine types.NamespacedName) (requests []string, first rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,7 +24,7 @@ func Transform(object any) (any, error) {
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
 		// The request can be large, because any client that can join may send up to one megabyte, the limit of the API
-		// server. Keep MaxRequest bytes and one more byte, which shows that the request is too large.
+		// server. Keep one byte more than MaxRequest, so that later checks recognize that the request is too large.
 		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:kubeletcsr.MaxRequest+1])
 	}
 	if !pending {
@@ -36,8 +36,8 @@ func Transform(object any) (any, error) {
 	return csr, nil
 }
 
-// byNode is the name of an index that finds the pending requests for a node name. A request is found by the name of the
-// node that sent it, and by the name for which it requests a certificate.
+// byNode is the name of an index that finds the pending requests for a node name. The index finds a request by the
+// name of the node that sent it, and by the node name for which the certificate is requested.
 const byNode = "certificatesigningrequest.nodeName"
 
 // RegisterIndexes adds the index of CertificateSigningRequests to the cache of the target cluster. It must be called
@@ -56,8 +56,8 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// nodes returns the name of the node that sent a request, and the node name for which it requests a certificate. If
-// both names are equal, nodes returns only one.
+// nodes returns the name of the node that sent the request, and the node name for which the certificate is
+// requested. If both names are equal, nodes returns only one.
 func (r request) nodes() []string {
 	var names []string
 	if r.Requester != "" {

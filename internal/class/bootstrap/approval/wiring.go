@@ -23,10 +23,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns one controller for each signer. Requests for one signer may have to wait for the provider, but do not
-// delay requests for the other signer. A request is reconciled when it changes, and also when a Machine or Node with
-// its node name changes. synced reports whether the cache of the target cluster is complete. As long as the cache is
-// incomplete, the pending requests of a node cannot be found.
+// Wiring returns one controller for each signer. Requests for one signer may have to wait for the provider. They do
+// not delay requests for the other signer. A request is reconciled when it changes, and also when a Machine or Node
+// with its node name changes. synced reports whether the cache of the target cluster is complete. As long as the
+// cache is incomplete, the pending requests of a node cannot be found.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	newController := func(name, signer string) wiring.Controller {
 		requestsOf := requestsByNode(r.Cache, signer, synced)

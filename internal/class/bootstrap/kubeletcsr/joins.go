@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined describes a client certificate that was requested with a bootstrap token and issued. The certificate may have
-// been approved by any user.
+// Joined describes a client certificate that was requested with a bootstrap token and issued. Any user may have
+// approved the request.
 type Joined struct {
 	// TokenID is the id of the token.
 	TokenID string
@@ -46,13 +46,13 @@ const (
 
 // Joins finds the certificate requests of nodes that joined the cluster, or tried to join it. It lists the requests
 // from the API server. Kubernetes deletes a request about an hour after its approval, so older requests are unknown.
-// All calls that arrive while a list is in progress wait for the next list and share its result.
+// All calls that arrive during a list wait for the next list and share its result.
 type Joins struct {
 	requests client.Reader
-	// started counts the lists that were started.
+	// started is the number of lists that were started.
 	started atomic.Int64
-	// lock guards byNode, and serializes lists. It is a channel and not a mutex, so that a caller stops waiting when its
-	// context ends.
+	// lock guards byNode, and serializes lists. A channel is used instead of a mutex, so that a caller stops
+	// waiting when its context ends.
 	lock   chan struct{}
 	byNode map[string][]JoinRequest
 }
@@ -65,9 +65,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the client certificates that were issued for the node name. The result comes from a list that started
-// after the call. A kubelet registers its Node only after it has its certificate. The result is therefore complete if
-// the Node already existed before the call.
+// Of returns the client certificates that were issued for the given node name. The result comes from a list that
+// started after the call. A kubelet registers its Node only after it has its certificate. Therefore, if the Node
+// already existed before the call, the result is complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined
@@ -79,7 +79,8 @@ func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	return joined, err
 }
 
-// Requests returns the requests for the node name. They come from a list that started after the call.
+// Requests returns the certificate requests for the given node name. The requests come from a list that started
+// after the call.
 func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
 	before := j.started.Load()
 	select {

@@ -52,7 +52,8 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 type Kind int
 
 const (
-	// NotKubelet means that the requester is not a kubelet. Machinist ignores such requests.
+	// NotKubelet means that the requester is neither a kubelet nor an instance that joins. Machinist ignores such
+	// requests.
 	NotKubelet Kind = iota
 	// Join means that a client certificate is requested with a bootstrap token.
 	Join
@@ -74,12 +75,13 @@ type Request struct {
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault describes why no kubelet sends a request like this one. It is empty if a kubelet may have sent the request.
+	// Fault describes what distinguishes the request from all requests that kubelets send. Fault is empty if a
+	// kubelet may have sent the request.
 	Fault string
 }
 
 // Read parses a request. The API server sets the requester's name and groups. All other content comes from the
-// requester, and is not trusted.
+// requester and is not trustworthy.
 func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	r := identify(csr)
 	if r.Kind == NotKubelet {
@@ -139,13 +141,13 @@ var (
 	extensionAlternative  = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// MaxRequest limits the size of a request in bytes. It is many times the size of a kubelet's request. The API server
-// accepts requests of up to a megabyte. A request of this size could contain a key so large that the verification of
-// the signature would take hours.
+// MaxRequest is the maximum size of a request in bytes. It is many times the size of a kubelet's request. The API
+// server accepts requests of up to a megabyte. A request of one megabyte could contain a key so large that the
+// verification of the signature would take hours.
 const MaxRequest = 16 << 10
 
-// readCertificateRequest parses the PEM data of a request. It returns an error if the request contains something that
-// kubelets never request, even if the current signer would not copy it into the certificate.
+// readCertificateRequest parses the PEM data of a request. It returns an error if the request contains anything
+// that kubelets never request, even if the current signer would not copy it into the certificate.
 func (r *Request) readCertificateRequest(data []byte) error {
 	if len(data) > MaxRequest {
 		return fmt.Errorf("the request is larger than %d bytes, and requests of kubelets are much smaller", MaxRequest)

@@ -12,8 +12,8 @@ import (
 // options nor the values of placeholders can add keys or commands.
 func cloudConfig(m *machine) ([]byte, error) {
 	var out bytes.Buffer
-	// On RHEL, cloud-init would use the host name with the cloud's domain by default. Node names of Machines have no
-	// domain.
+	// On RHEL, cloud-init by default would append the cloud's domain to the host name. But node names of Machines
+	// have no domain.
 	out.WriteString("#cloud-config\nprefer_fqdn_over_hostname: false\n")
 	if m.setHostname {
 		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
@@ -34,8 +34,8 @@ func cloudConfig(m *machine) ([]byte, error) {
 		writeFile(&out, f)
 	}
 	commands := slices.Clone(m.before)
-	// A unit may already run with the configuration of the image or of a package, so restart it. Do not wait until the
-	// unit has started, because this may take minutes.
+	// The unit may already run with the configuration of the image or of a package, so restart the unit. Do not
+	// wait until the unit has started, because this may take minutes.
 	for _, u := range m.units {
 		if !u.enabled {
 			continue

@@ -34,7 +34,8 @@ func (m *machine) installRuntime(o Options, d distribution) {
 		m.files = append(m.files, file{path: "/etc/containerd/config.toml", mode: 0o644, text: containerdConfig})
 	}
 	m.files = append(m.files, mirrorFiles(o.Mirrors)...)
-	// A preinstalled containerd need not be restarted if neither its configuration nor its proxies change.
+	// If neither the configuration nor the proxies of a preinstalled containerd change, containerd need not be
+	// restarted.
 	containerd := unit{name: "containerd.service", enabled: true,
 		keepRunning: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
 	if d.configuresRuntime {

@@ -10,7 +10,7 @@ import (
 // ignitionVersion is the newest version of the format that all Flatcar releases since 3185 support.
 const ignitionVersion = "3.3.0"
 
-// These types contain the fields of an Ignition config that profiles use.
+// These types contain the fields of an Ignition config that the profiles use.
 type (
 	ignitionConfig struct {
 		Ignition struct {
@@ -52,8 +52,8 @@ type (
 	}
 )
 
-// ignition writes a machine as an Ignition config. Ignition supports neither packages nor commands. Commands are not
-// needed, because systemd starts after Ignition and so reads all modules, kernel parameters and units.
+// ignition writes a machine as an Ignition config. Ignition supports neither packages nor commands. Commands are
+// not needed, because systemd starts after Ignition and therefore reads all modules, kernel parameters and units.
 func ignition(m *machine) ([]byte, error) {
 	var config ignitionConfig
 	config.Ignition.Version = ignitionVersion

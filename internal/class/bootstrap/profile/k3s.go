@@ -11,7 +11,7 @@ import (
 // prepares the kernel.
 type agent struct {
 	unit, folder string
-	// server is the default value of the flag --server. It is empty if the flag is required.
+	// server is the default value of the --server flag. It is empty if the flag is required.
 	server string
 }
 

@@ -9,9 +9,9 @@ func (m *machine) joinByKubeadm(o Options, d distribution) {
 	m.prepareKernel()
 	m.addProxy(o, "containerd.service", "kubelet.service")
 	m.installRuntime(o, d)
-	// kubeadm starts the kubelet, but does not enable it.
+	// The kubelet package does not enable the kubelet's unit, and kubeadm only starts the unit.
 	m.before = append(m.before, []string{"systemctl", "enable", "kubelet.service"})
-	// kubeadm join fails while containerd is down, so wait until a restart of containerd has finished.
+	// kubeadm join fails while containerd is down, so wait until containerd has restarted.
 	m.after = append(m.after, []string{"systemctl", "start", "containerd.service"},
 		[]string{"kubeadm", "join", "--config", joinConfigPath})
 }

@@ -20,7 +20,7 @@ var aptScript string
 //go:embed scripts/dnf.sh
 var dnfScript string
 
-// versionPlaceholder stands for the machine's version in the kubelet's URL.
+// versionPlaceholder is replaced with the machine's version in the kubelet's URL.
 const versionPlaceholder = "<<" + bootstrap.KubeletVersion + ">>"
 
 // packaging describes how a package manager installs packages.
@@ -43,7 +43,8 @@ var (
 			m.aptProxy["https_proxy"] = o.HTTPSProxy
 		}
 	}}
-	// dnf has one proxy setting for all URLs. dnf.conf has only the section [main], so an appended line belongs to it.
+	// dnf has one proxy setting for all URLs. The section [main] is the only section of dnf.conf, so an appended
+	// line belongs to this section.
 	dnf = packaging{script: dnfScript, keyPath: "/etc/pki/rpm-gpg/kubernetes.asc", proxy: func(m *machine, o Options) {
 		m.files = append(m.files, file{path: "/etc/dnf/dnf.conf", mode: 0o600, append: true,
 			text: "\nproxy=" + cmp.Or(o.HTTPSProxy, o.HTTPProxy) + "\n"})
@@ -51,7 +52,7 @@ var (
 )
 
 // kubeletUnit is the kubelet's unit. All settings that differ between machines or images are in a drop-in. systemd
-// reads this drop-in after the drop-ins of the kubeadm package, because its name sorts after their names.
+// reads this drop-in after the drop-ins of the kubeadm package, because drop-ins are sorted by name.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target
@@ -66,8 +67,8 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
-// linkResolvConf links resolvConfPath to the file that lists name servers that pods can reach. It is needed for
-// distributions in which some images use systemd-resolved and others do not.
+// linkResolvConf links resolvConfPath to the file that lists name servers that pods can reach. The link is needed
+// for distributions in which some images use systemd-resolved and others do not.
 const linkResolvConf = `ExecStartPre=/bin/sh -c 'file=/etc/resolv.conf; ` +
 	`if grep -qs "^nameserver 127.0.0.53" $$file; then file=` + resolvedPath + `; fi; ln -sfn $$file ` + resolvConfPath + `'
 `
@@ -82,8 +83,8 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: d.packaging.keyPath, mode: 0o644, text: string(o.PackageRepositoryKey)},
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
-		// Install the package before the unit starts. The package itself may start the kubelet, so the kubelet's unit cannot
-		// run the installation script.
+		// Install the package before the unit starts. The package itself may start the kubelet, so the installation
+		// script cannot be part of the kubelet's unit.
 		m.before = append(m.before, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
@@ -93,12 +94,12 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		}
 		m.packages = append(m.packages, d.tools...)
 		m.files = append(m.files,
-			// An agent that updates the kubelet needs the download URLs of other versions too.
+			// An agent that updates the kubelet also needs the download URLs of other versions.
 			file{path: "/etc/machinist/kubelet-url", mode: 0o644,
 				text: strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "{version}") + "\n"},
 			file{path: "/etc/machinist/kubelet-sha256", mode: 0o644, text: sums.String()},
 			file{path: installPath, mode: 0o755, text: downloadScript})
-		// The unit runs the download before the kubelet, so systemd retries a failed download.
+		// The unit runs the download before it starts the kubelet, so systemd retries a failed download.
 		prepare = "TimeoutStartSec=infinity\nExecStartPre=" + installPath + "\n"
 	}
 	if d.settings["resolvConf"] == nil {

@@ -15,8 +15,9 @@ import (
 
 const kubeletAPIVersion, kubeletKind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 
-// requiredFields maps fields to their required values. With other values, a machine could not join, or its node would
-// not be secure. The user's configuration may set these fields only to the required values.
+// requiredFields maps each field that must have a certain value to this value. With other values, a machine could
+// not join, or its node would not be secure. The user's configuration may set these fields only to the required
+// values.
 var requiredFields = map[string]any{"apiVersion": kubeletAPIVersion, "kind": kubeletKind, "registerNode": true,
 	"rotateCertificates": true, "serverTLSBootstrap": true}
 
@@ -90,8 +91,8 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// parseKubeletConfig parses the user's configuration, and stores it in the given map. It returns an error for fields
-// that conflict with the profile.
+// parseKubeletConfig parses the user's configuration and stores the fields in the given map. It returns an error
+// for fields that conflict with the profile.
 func parseKubeletConfig(o Options, user map[string]any) error {
 	const flag = "--kubelet-config"
 	if err := yaml.UnmarshalStrict(o.KubeletConfig, &user); err != nil {

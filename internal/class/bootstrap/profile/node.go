@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Paths on the machine that are used in several files of this package.
+// These are paths on the machine that several files of this package use.
 const (
 	kubeconfigPath    = "/etc/kubernetes/bootstrap-kubeconfig"
 	clientCAPath      = "/etc/kubernetes/pki/ca.crt"
@@ -36,7 +36,8 @@ contexts:
 current-context: bootstrap
 `
 
-// joinByKubelet configures the kubelet to join the cluster. It installs the kubelet, or starts a preinstalled one.
+// joinByKubelet configures the kubelet to join the cluster. It installs the kubelet, or uses a preinstalled
+// kubelet.
 func (m *machine) joinByKubelet(o Options, d distribution) error {
 	m.addCredentials(o)
 	if err := m.configureKubelet(o, d); err != nil {
@@ -90,7 +91,7 @@ func (m *machine) addProxy(o Options, units ...string) {
 		{"HTTP_PROXY", o.HTTPProxy}, {"HTTPS_PROXY", o.HTTPSProxy}, {"NO_PROXY", o.NoProxy},
 	} {
 		if variable.value != "" {
-			// curl reads http_proxy only in lower case.
+			// curl ignores HTTP_PROXY in upper case.
 			fmt.Fprintf(&lines, "%s=%s\n%s=%s\n", variable.name, variable.value, strings.ToLower(variable.name), variable.value)
 		}
 	}

@@ -34,22 +34,23 @@ const (
 	KubeletPreinstalled KubeletSource = "preinstalled"
 )
 
-// Options are the inputs of Render. Only Profile is required by all profiles. The zero value of any other field adds
-// nothing, or selects the default of the profile.
+// Options are the inputs of Render. All profiles require the field Profile, and no other field. The zero value of
+// any other field selects the default of the profile, or adds nothing to the template.
 type Options struct {
 	// Profile is one of Names.
 	Profile string
 
 	Runtime Runtime
-	// Mirrors are the registries from which images are pulled instead of the original registry. They are tried in this
-	// order.
+	// Mirrors contains the registries from which images are pulled instead of the original registry. They are tried
+	// in this order.
 	Mirrors []Mirror
 
 	// HTTPProxy and HTTPSProxy are the URLs of the proxies for containerd, the kubelet and the installation of packages.
 	// NoProxy lists the hosts, domains and networks that are reached without a proxy, separated by commas.
 	HTTPProxy, HTTPSProxy, NoProxy string
 
-	// SSHKeys are the public keys of users that may log in as the image's default user. Each is a line of authorized_keys.
+	// SSHKeys contains the public keys with which users may log in as the image's default user. Each is a line of
+	// authorized_keys.
 	SSHKeys []string
 	// SetHostname sets the host name to the name of the Machine. Otherwise the cloud sets the host name.
 	SetHostname bool
@@ -59,8 +60,9 @@ type Options struct {
 
 	// Kubelet is the source of the kubelet. Each of the following fields belongs to one source.
 	Kubelet KubeletSource
-	// PackageRepository is the URL of a package repository. {minor} in it stands for the machine's minor version, such as
-	// v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs the packages in the repository.
+	// PackageRepository is the URL of a package repository. In this URL, {minor} is replaced with the machine's
+	// minor version, such as v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs the packages
+	// in the repository.
 	PackageRepository    string
 	PackageRepositoryKey []byte
 	// KubeletURL contains the placeholder KUBELET_VERSION. KubeletSHA256 maps versions, such as v1.36.3, to hexadecimal
@@ -70,10 +72,11 @@ type Options struct {
 	// KubeletBinary is the path of a preinstalled kubelet. The default is /usr/bin/kubelet.
 	KubeletBinary string
 
-	// KubeletConfig is a KubeletConfiguration in YAML. It is merged into the KubeletConfiguration of the profile.
+	// KubeletConfig is a KubeletConfiguration in YAML. This configuration is merged into the KubeletConfiguration
+	// of the profile.
 	KubeletConfig []byte
 	FeatureGates  map[string]bool
-	// ClusterDNS are the addresses of the cluster's DNS servers.
+	// ClusterDNS contains the addresses of the cluster's DNS servers.
 	ClusterDNS []string
 	// ClientCA is the PEM bundle of the CAs that sign the certificates of the kubelet's clients. The default is the bundle
 	// that verifies the API server.
@@ -116,8 +119,8 @@ func (o *Options) setDefaults(d distribution) {
 
 func (o *Options) hasProxy() bool { return o.HTTPProxy != "" || o.HTTPSProxy != "" }
 
-// file returns the file as the template contains it: as text if possible, otherwise in base64. Only text may contain
-// placeholders, because Machinist does not decode base64 in a template.
+// file returns the file in the form that the template contains: as text if possible, and otherwise in base64. Only
+// text may contain placeholders, because Machinist does not decode base64 in a template.
 func (f File) file() (file, error) {
 	out := file{path: f.Path, mode: 0o644, text: string(f.Content)}
 	if f.Executable {
@@ -136,7 +139,7 @@ func (f File) file() (file, error) {
 	return out, nil
 }
 
-// hasPlaceholder reports whether a value contains a placeholder, or text that looks like one.
+// hasPlaceholder reports whether a value contains a placeholder or a text that looks like a placeholder.
 func hasPlaceholder(value string) bool {
 	out, err := bootstrap.Render([]byte(value), sample)
 	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0

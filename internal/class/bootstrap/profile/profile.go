@@ -3,7 +3,8 @@
 // cloud-config or as an Ignition config. The package reads no files and calls no servers: its output depends only on
 // the options.
 //
-// The templates contain placeholders of package bootstrap, which Machinist replaces for each machine.
+// The templates contain placeholders of package bootstrap. For each machine, Machinist replaces these placeholders
+// with values.
 package profile
 
 import (
@@ -14,29 +15,30 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// distribution describes how a profile differs from the others.
+// distribution describes in what respects a profile differs from the other profiles.
 type distribution struct {
 	write func(*machine) ([]byte, error)
-	// runtime and kubelet are the defaults of the options.
+	// The fields runtime and kubelet are the defaults of the options with these names.
 	runtime Runtime
 	kubelet KubeletSource
 	// runtimePackage is the package of containerd. It is empty if packages cannot be installed.
 	runtimePackage string
-	// tools are the packages of the programs that the kubelet and its plugins call. The kubelet's own package depends on
-	// them, but a downloaded kubelet needs them installed separately.
+	// tools contains the packages with the programs that the kubelet and its plugins call. The kubelet's own
+	// package depends on these packages. If the kubelet is downloaded instead, they must be installed separately.
 	tools []string
 	// packaging describes the package manager. It is nil if packages cannot be installed.
 	packaging *packaging
 	// configuresRuntime is true if the image's containerd does not read a configuration from /etc by default, so that the
 	// profile must configure it.
 	configuresRuntime bool
-	// join adds the files and units with which the machine joins. It is set in profiles that do not configure the kubelet.
+	// join adds the files and units with which the machine joins the cluster. It is set only in profiles that do
+	// not configure the kubelet.
 	join func(*machine, Options, distribution)
 	// settingsSource explains where the kubelet gets its settings if the profile does not configure it.
 	settingsSource string
-	// agent is the program that joins a cluster of k3s or RKE2. It is nil for other profiles.
+	// agent is the program that joins the machine to a k3s or RKE2 cluster. It is nil for other profiles.
 	agent *agent
-	// settings are fields of the KubeletConfiguration that only this distribution needs.
+	// settings contains fields of the KubeletConfiguration that only this distribution needs.
 	settings map[string]any
 }
 
@@ -81,7 +83,7 @@ type file struct {
 	// text is the content, or its base64 encoding if base64 is true.
 	text   string
 	base64 bool
-	// append appends the content to an existing file. Only a cloud-config supports that.
+	// If append is true, the content is appended to an existing file. Only a cloud-config supports that.
 	append bool
 }
 
@@ -94,7 +96,7 @@ type unit struct {
 	dropIn, dropInName string
 	// enabled means that the unit is started now and at each boot.
 	enabled bool
-	// keepRunning means that the unit is not restarted if it already runs, because its configuration has not changed.
+	// keepRunning means that a running unit is not restarted, because its configuration has not changed.
 	keepRunning bool
 }
 
@@ -105,8 +107,8 @@ type machine struct {
 	packages []string
 	// aptProxy are the proxies for apt, which the cloud-config sets.
 	aptProxy map[string]string
-	// before contains commands that run before the units are started, and after contains commands that run afterwards.
-	// Only a cloud-config supports commands, because Ignition runs before systemd.
+	// The field before contains commands that run before the units are started. The field after contains commands
+	// that run afterwards. Only a cloud-config supports commands, because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool

@@ -27,7 +27,8 @@ var (
 )
 
 // validate returns an error for invalid options. Some values are written into files of other formats (TOML, INI,
-// environment files). They must match a strict form, so that they cannot add anything else to those files.
+// environment files). These values must match a strict pattern, so that they cannot add anything else to those
+// files.
 func (o *Options) validate(d distribution) error {
 	for _, check := range []func(distribution) error{o.refuseKubeletOptions, o.validateServer, o.validateRuntime,
 		o.validateProxy, o.validateAccess, o.validateSource, o.validateKubelet, o.validateUserFiles} {
@@ -38,7 +39,7 @@ func (o *Options) validate(d distribution) error {
 	return nil
 }
 
-// refuseKubeletOptions refuses options of the kubelet if the profile does not configure the kubelet.
+// refuseKubeletOptions returns an error for options of the kubelet if the profile does not configure the kubelet.
 func (o *Options) refuseKubeletOptions(d distribution) error {
 	if d.join == nil {
 		return nil
@@ -270,8 +271,8 @@ func validateURL(flag, value string, password bool) error {
 	return nil
 }
 
-// redacted returns the value of an option for an error message. It replaces the part before an @, because this part may
-// contain a password.
+// redacted returns the value of an option for an error message. It omits the part before an @, because this part
+// may contain a password.
 func redacted(value string) string {
 	scheme, rest, found := strings.Cut(value, "://")
 	if at := strings.LastIndex(rest, "@"); found && at >= 0 {
@@ -283,8 +284,8 @@ func redacted(value string) string {
 	return value
 }
 
-// shortened truncates an invalid value for an error message, because the user may have given a private key instead of a
-// public key.
+// shortened truncates an invalid value for an error message. If the user gave a private key instead of a public key
+// by mistake, the message must not contain the whole key.
 func shortened(value string) string {
 	if len(value) > 20 {
 		return strings.ToValidUTF8(value[:20], "") + "…"

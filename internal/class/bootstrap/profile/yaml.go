@@ -24,8 +24,8 @@ func Secret(name, namespace string, template []byte) []byte {
 	return out.Bytes()
 }
 
-// writeText writes a string after its key. If a YAML literal block can represent the string exactly, writeText uses
-// one, because it is easy to read.
+// writeText writes a key and its value, which is a string. If a YAML literal block can represent the string
+// exactly, writeText writes such a block, because it is easy to read.
 func writeText(out *bytes.Buffer, text, indent string) {
 	if !isBlock(text) {
 		out.WriteString(quoted(text) + "\n")

@@ -11,9 +11,9 @@ import (
 )
 
 // DeletionDecision is the time between the request to delete a class and the decision whether the class still serves
-// its Machines. If a tool deletes a class together with its fleet, it has begun to delete the Machines within this
-// time. If the tool then creates new Machines, they wait for the new class and do not prevent the deletion of the old
-// class.
+// its Machines. If a tool deletes a class together with its fleet, the tool begins to delete the Machines within
+// this time. If the tool then creates new Machines, they wait for the new class and do not prevent the deletion of
+// the old class.
 const DeletionDecision = 10 * time.Second
 
 // DeletionReason returns the reason of the condition Deleting of a class. It is empty while the class is not being
@@ -49,9 +49,9 @@ func undecided(class *v1beta1.MachineClass) string {
 		class.Name, DeletionDecision)
 }
 
-// ReleasesClass reports whether the class of the Machine can be deleted before the Machine. This is the case if the
-// status of the Machine states that no call to the cloud can still create an instance. A launch removes this statement
-// from the status in the API server before it calls the cloud.
+// ReleasesClass reports whether the class of the Machine may be deleted before the Machine is deleted. This is the
+// case if the status of the Machine states that no call to the cloud can still create an instance. A launch removes
+// this statement from the status in the API server before it calls the cloud.
 func ReleasesClass(m *v1beta1.Machine) bool {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)

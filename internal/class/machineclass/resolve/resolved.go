@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolved is what a Machine is created from.
+// Resolved contains everything from which the instance of a Machine is created.
 type Resolved struct {
 	// ClassName and ClassUID identify the class. They are empty for an inline specification.
 	ClassName string
@@ -29,8 +29,8 @@ type Resolved struct {
 	NodeProviderID string
 	// Adoption is the policy of the class. For an inline specification it is Forbid.
 	Adoption v1beta1.AdoptionPolicy
-	// AdoptFrom names a former cluster. Machines of the class may adopt instances of this cluster until AdoptFromUntil.
-	// Both values are annotations of the class.
+	// AdoptFrom names a former cluster. Until AdoptFromUntil, Machines of the class may adopt instances of this
+	// cluster. Both values are annotations of the class.
 	AdoptFrom, AdoptFromUntil string
 	// CredentialsRef is the reference to the Secret with Credentials. Nil means that the driver uses credentials of its
 	// own environment.
@@ -40,11 +40,12 @@ type Resolved struct {
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited describes what is still missing to protect the class and the Secret with the credentials. Both must exist
-	// while the Machine exists, because its instance cannot be deleted without them. It is empty if both are protected.
+	// Awaited describes the finalizers that are still missing on the class and on the Secret with the credentials.
+	// Both objects must exist while the Machine exists, because its instance cannot be deleted without them.
+	// Awaited is empty if both objects are protected.
 	Awaited string
-	// Leaving is the error for a class that is being deleted and from which no instance is created any more. It is nil
-	// while instances can be created from the class.
+	// Leaving is the error for a class that is being deleted and no longer serves, so that no instance may be
+	// created from it. It is nil while instances can be created from the class.
 	Leaving *Error
 }
 
@@ -73,7 +74,8 @@ func (r Resolved) SpecHash() string {
 }
 
 // UserDataHash returns a hash that distinguishes the bootstrap templates of a namespace. It is empty for an empty
-// template. The hash is public. It is so short that it cannot be used to test guesses of a secret in the template.
+// template. The hash is public. The hash is so short that it cannot be used to test guesses of a secret in the
+// template.
 func UserDataHash(namespace string, template Template) string {
 	if len(template) == 0 {
 		return ""
@@ -82,7 +84,7 @@ func UserDataHash(namespace string, template Template) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Template is a bootstrap template. It may contain secrets, so it is printed as "[redacted]".
+// Template is a bootstrap template. The value may contain secrets, so it is printed as "[redacted]".
 type Template []byte
 
 const redacted = "[redacted]"
@@ -99,20 +101,21 @@ func (Template) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue implements slog.LogValuer.
 func (Template) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Error explains which object is missing or why it cannot be used. A retry returns the same error until a watch reports
-// a change of the object.
+// Error explains which object is missing or why it cannot be used. A retry returns the same error until a watch
+// reports that the object has changed.
 type Error struct {
 	// Reason is the reason of the condition that reports the error. It is one of ClassNotFound, CredentialsNotFound,
 	// UserDataNotFound, SecretNotLabelled, ClassDeleting and InvalidConfiguration.
 	Reason string
 	// Message is a text for users that names the object.
 	Message string
-	// Forbidden is true if the API server does not permit this process to read the object. No event tells the process when
-	// the permission is granted, so callers try again after ForbiddenRetry.
+	// Forbidden is true if the API server does not permit this process to read the object. No event reports that
+	// the permission was granted, so callers try again after ForbiddenRetry.
 	Forbidden bool
 }
 
-// ForbiddenRetry is the time after which an object that this process may not read is read again.
+// ForbiddenRetry is how long a caller waits before it again reads an object that this process was not permitted to
+// read.
 const ForbiddenRetry = time.Minute
 
 // Error returns "Reason: Message".

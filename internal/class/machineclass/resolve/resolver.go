@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolver reads what Machines are created from.
+// Resolver reads the objects from which instances of Machines are created.
 type Resolver struct {
 	// Classes reads MachineClasses. It may be a cache.
 	Classes client.Reader
@@ -37,8 +37,8 @@ func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, er
 	return class.Spec.Provider, nil
 }
 
-// Resolve returns everything that a launch needs. An *Error means that something is missing or refused. Any other error
-// is worth a retry.
+// Resolve returns everything that a launch needs. An *Error means that an object is missing or must not be used.
+// If any other error is returned, the caller should retry.
 func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, from, err := r.describe(ctx, m)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 // or template is not an error, because status.instance contains the necessary values. If there are references to
 // Secrets with credentials and none of these Secrets can be used, ResolveForDeletion returns an *Error with the reason
 // CredentialsNotFound or SecretNotLabelled. The Secret that status.instance names needs the label too. Otherwise a
-// client that may write the status could cause the provider to send any Secret of the namespace to the cloud.
+// client that may write the status could make the provider send any Secret of the namespace to the cloud.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
@@ -350,8 +350,8 @@ func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
 		"not exist or has no such key", kind, ref.Name, name, ref.Key)
 }
 
-// secret returns a Secret, or nil if it does not exist. If this process may not read the Secret, it returns an *Error
-// with the reason.
+// secret returns a Secret, or nil if the Secret does not exist. If this process may not read the Secret, it returns
+// an *Error with the reason.
 func (r *Resolver) secret(ctx context.Context, namespace, name, reason string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}

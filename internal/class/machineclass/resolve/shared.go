@@ -9,9 +9,9 @@ import (
 )
 
 // Shared returns a reader in which concurrent callers share the reads of a Secret. This saves requests, because many
-// machines that are created at the same time refer to only a few Secrets. Each caller gets the result of a read that
-// began after its call, so its result is at least as new as without Shared. The reader drops a result when all waiting
-// callers have received it.
+// machines that are created at the same time refer to only a few Secrets. Each caller gets the result of a read
+// that began after its call, so the result is at least as new as the result of a separate read. The reader drops a
+// result when all waiting callers have received it.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -23,8 +23,8 @@ type shared struct {
 	reads map[client.ObjectKey]*queue // of Secrets that are being read
 }
 
-// queue contains the read that is in progress, and the next read. All callers that arrive during the first read share
-// the next one.
+// queue contains the read that is in progress and the read that will follow. All callers that arrive while a read
+// is in progress share the following read.
 type queue struct{ begun, next *read }
 
 // read is one read of a Secret. secret and err must not be accessed before done is closed.
@@ -32,7 +32,7 @@ type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
-	// abandoned means that the read failed because the context of the caller that sent it ended.
+	// abandoned means that the read failed because the context of the caller that executed it ended.
 	abandoned bool
 }
 
@@ -55,7 +55,7 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	}
 	switch {
 	case r.abandoned && !first:
-		// The context of another caller ended, not ours.
+		// The context of the caller that executed the read has ended, but the context of this caller has not.
 		return s.Reader.Get(ctx, key, secret)
 	case r.err == nil:
 		r.secret.DeepCopyInto(secret)
@@ -63,8 +63,9 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns the read whose result the caller must use. This read begins after the call of join. If first is true,
-// the caller must execute the read itself. In this case, before is the read that must end first, or nil.
+// join returns the read whose result the caller must use. This read begins after join was called. If the result
+// first is true, the caller must execute the read itself. In this case, before is the read that must end first, or
+// nil.
 func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// ClassBySecret is the name of an index. The index finds MachineClasses by the names of the Secrets to which they
-// refer.
+// ClassBySecret is the name of the index of MachineClasses by Secret. The index finds MachineClasses by the names
+// of the Secrets to which they refer.
 const ClassBySecret = "machineclass.secretName"
 
 // RegisterIndexes adds the index of MachineClasses. Call it once per cache.

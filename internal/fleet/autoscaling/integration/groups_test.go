@@ -111,7 +111,7 @@ func (w *world) deployment(class string, annotations map[string]string) {
 	}, client.FieldOwner("person")))
 }
 
-// pass reconciles the deployment, and returns the deployment and the number of write requests.
+// pass reconciles the deployment. It returns the deployment and the number of write requests.
 func (w *world) pass() (*v1beta1.MachineDeployment, int) {
 	w.Helper()
 	w.writes = 0

@@ -23,8 +23,8 @@ const (
 	countInterval = 10 * time.Second
 	// coalesce is the time for which events of machines are collected before a pass.
 	coalesce = time.Second
-	// clockCheck is the maximum time between two evaluations of a budget with windows, because the system clock may be
-	// changed.
+	// clockCheck is the maximum time between two evaluations of a budget with windows. It is needed because the
+	// system clock may be changed.
 	clockCheck = time.Hour
 )
 

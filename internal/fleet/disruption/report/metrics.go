@@ -19,9 +19,9 @@ type Metrics struct {
 	budgets *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of budgets. The metrics are computed from the cache at each scrape, so they are more
-// recent than the statuses of the budgets. The parameter ledger, which may be nil, provides the number of machines that
-// wait.
+// NewMetrics registers the metrics of budgets. The metrics are computed from the cache at each scrape, so they are
+// more up to date than the statuses of the budgets. The parameter ledger, which may be nil, provides the number of
+// machines that wait.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",

@@ -31,7 +31,7 @@ type Use struct {
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 
-// Count counts those machines of a namespace that one of its budgets selects.
+// Count counts the machines of a namespace that the given budget of the namespace selects.
 func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
@@ -107,8 +107,8 @@ func reasonOf(problem error) string {
 // maxMessage is the maximum length of a condition's message in the schema, in bytes.
 const maxMessage = 32768
 
-// write writes the status of a budget if it changed. If only counts changed and the last write was recent, it does not
-// write and returns how long to wait.
+// write writes the status of a budget if it changed. If only counts changed and the last write was recent, write
+// does not write the status and returns how long to wait.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,
 	status *v1beta1.MachineDisruptionBudgetStatus, problem error) (wait time.Duration, err error) {
 	if equality.Semantic.DeepEqual(b.Status, *status) {

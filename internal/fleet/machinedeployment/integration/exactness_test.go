@@ -375,7 +375,7 @@ func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
-// When a machine gets another version, other numbers in the status change too, before or after that.
+// When a machine gets another version, other numbers in the status change too, either before or after the version.
 func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
 	b := newBench(t)
 	b.create(1)

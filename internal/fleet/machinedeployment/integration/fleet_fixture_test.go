@@ -359,8 +359,8 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// made returns how many machines were created since the guard started. It first waits until the guard has seen all
-// existing machines.
+// made returns the number of machines that were created since the guard started. It first waits until the guard has
+// seen all existing machines.
 func (f *fleet) made() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)

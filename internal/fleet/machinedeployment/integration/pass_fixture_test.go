@@ -74,7 +74,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns the API calls since the previous call of took, in order.
+// took returns, in order, the API calls since the previous call of took.
 func (b *bench) took() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -83,7 +83,7 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 }
 
 // A read of the cache may wait for the set's own writes. If the cache has become new enough during this wait, it is
-// read again. So a slow watch does not cause live lists.
+// read again. Therefore a slow watch does not cause live lists.
 func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)

@@ -84,7 +84,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns how often each call was made since the previous call of took.
+// took returns the number of calls of each kind since the previous call of took.
 func (b *bench) took() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -356,7 +356,7 @@ func (b *bench) failed(m *v1beta1.Machine) {
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, string(v1beta1.FailureJoinClusterTimeout))
 }
 
-// lost changes the status of a machine: its instance has vanished.
+// lost changes the status of a machine to the status after its instance has vanished.
 func (b *bench) lost(m *v1beta1.Machine) {
 	b.failed(m)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "gone"

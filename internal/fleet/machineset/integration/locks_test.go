@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The number of sets that must not wait for one slow set. It is large enough that some of them would use the same lock
-// by chance if sets shared locks.
+// The number of sets that must not wait for one slow set. The number is so large that some of these sets would use
+// the same lock by chance if sets shared locks.
 const others = 24
 
 // setOf creates a set with running machines. If a deployment is given, it owns the set.

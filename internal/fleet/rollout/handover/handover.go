@@ -1,11 +1,11 @@
 // Package handover defines the protocol by which a MachineDeployment and its MachineSets move machines from one set to
 // another without replacing them.
 //
-// First the deployment annotates the receiving set with machinist.dev/receive-from. Then one patch lowers the replicas
-// of the other set and adds the annotation machinist.dev/move-to, which is the order to hand over the surplus. From
-// then on, neither set deletes its surplus machines: the old set hands them over, and the receiving set keeps them
-// until the deployment has raised its replicas. So every step leaves the number of machines unchanged, even if a
-// process stops between two steps.
+// First the deployment annotates the receiving set with machinist.dev/receive-from. Then the deployment patches the
+// other set: the patch lowers its replicas and adds the annotation machinist.dev/move-to, which is the order to
+// hand over the surplus. From then on, neither set deletes its surplus machines: the old set hands them over, and
+// the receiving set keeps them until the deployment has raised its replicas. Therefore every step leaves the number
+// of machines unchanged, even if a process stops between two steps.
 package handover
 
 import (
@@ -30,7 +30,7 @@ type Order struct {
 	Selected bool
 }
 
-// onlySelected is the last part of the annotation's value if the order is only for selected machines.
+// onlySelected is the last part of the annotation's value if only selected machines must be handed over.
 const onlySelected = "selected"
 
 // OrderOf returns the order in the annotations of a set, or false if there is no order. If the order is invalid, To is
@@ -57,8 +57,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set, or false if there is no order. If a set has no deployment, it
-// ignores all annotations of a hand-over, because no controller would ever remove them.
+// Ordered returns the deployment's order to the set, or false if there is no order. A set without a deployment
+// ignores all hand-over annotations, because no controller would ever remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -106,8 +106,8 @@ func Selected(m *v1beta1.Machine) bool {
 	return selected
 }
 
-// Updating reports whether the machine's instance may differ from its specification. If the machine does not have the
-// condition UpToDate, its provider has not reported yet, and it does not count as updating.
+// Updating reports whether the machine's instance may differ from its specification. If the machine does not have
+// the condition UpToDate, its provider has not reported the state yet, and the machine does not count as updating.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)

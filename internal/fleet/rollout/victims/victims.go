@@ -1,6 +1,6 @@
-// Package victims decides which machines a set deletes if it has too many. The set calls Choose. Its deployment calls
-// ForecastOf before it lowers the set's replicas. If the two functions disagreed, too few machines would stay
-// available, or the deployment would wait for the deletion of a machine that the set keeps.
+// Package victims decides which machines a set deletes if the set has too many machines. The set calls Choose. The
+// deployment calls ForecastOf before it lowers the set's replicas. If the two functions disagreed, too few machines
+// would stay available, or the deployment would wait for the deletion of a machine that the set keeps.
 package victims
 
 import (
@@ -8,10 +8,11 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns which machines a set with a surplus deletes. The parameter order contains all machines of the set in
-// the order of deletion. It chooses at most as many available machines as the parameter spare permits. When it must
-// keep an available machine, it instead chooses the next machine that is not available, if controllers may change that
-// machine. The result blocked contains the available surplus machines for which it found no such substitute.
+// Choose returns which machines a set with surplus machines deletes. The parameter order contains all machines of
+// the set in the order of deletion. It chooses at most as many available machines as the parameter spare permits.
+// If an available machine must be kept, Choose selects the next unavailable machine instead, provided that
+// controllers may change that machine. The result blocked contains the available surplus machines for which Choose
+// found no such substitute.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {
@@ -35,8 +36,8 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 	return victims, blocked
 }
 
-// Forecast predicts which machines a set deletes when its replicas are lowered. The forecast is valid for every delete
-// policy, and even if machines change before the set chooses.
+// Forecast predicts which machines a set deletes when its replicas are lowered. The forecast is valid for every
+// delete policy. It stays valid if machines change before the set chooses the machines to delete.
 type Forecast struct {
 	// UnavailableFirst is how many unavailable machines the set deletes before it deletes an available machine, even if it
 	// may delete available machines.

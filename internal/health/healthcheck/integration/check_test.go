@@ -26,8 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Nodes that go silent together do not exceed their timeouts at the same moment. The first of these Nodes must not be
-// treated as the only unhealthy Node.
+// If several Nodes go silent together, their timeouts do not end at the same moment. The first of these Nodes must not
+// be treated as the only unhealthy Node.
 //
 // Rule: max-unhealthy-stops-remediation.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		t.Errorf("targets %v", is.Status.Targets)
 	}
 
-	// With another unhealthy machine, remediation stops again.
+	// If another machine becomes unhealthy, remediation stops again.
 	b.silence(machines[5])
 	b.pass()
 	b.wantMarked()
@@ -148,7 +148,7 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	if frozen() != 1 {
 		t.Errorf("machinist_frozen is %v", frozen())
 	}
-	// If the process restarts during the meltdown, it forgets only when the meltdown began.
+	// If the process restarts during the meltdown, it forgets the start time of the meltdown, but not the meltdown itself.
 	b.restart()
 	b.advance(time.Hour)
 	b.wantMarked()

@@ -118,7 +118,7 @@ func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b.wantNoWrites()
 }
 
-// The cache may be stale. The decision depends on the state at the API server.
+// The cache may be stale. The decision is based on the state at the API server, and not on the cache.
 //
 // Rule: remediation-confirmed-live.
 func TestStaleCacheMarksNothing(t *testing.T) {

@@ -56,7 +56,8 @@ type Page struct {
 	Entries []Entry `json:"entries,omitempty"`
 	// ForceDeleted are force-deleted Machines that may have left something in the cloud. An entry stays until the
 	// instances of its Source were listed and nothing of the Machine was found. With the deletion, the user also asked for
-	// the removal of everything that is left. There are at most MostForceDeleted entries: the oldest are dropped.
+	// the removal of everything that is left. If there are more than MostForceDeleted entries, the oldest ones are
+	// dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
 	// finished contains the UIDs of the Machines in ForceDeleted that left nothing in the cloud.
@@ -217,8 +218,8 @@ func Decode(text string) (Page, error) {
 	return p, nil
 }
 
-// remember copies data from the previous page that a process loses when it ends: the times at which instances were
-// first seen. If the process does not look for orphans, remember also copies MostOrphaned.
+// remember copies the times at which instances were first seen from the previous page, because a process loses them
+// when it ends. If the process does not look for orphans, remember also copies MostOrphaned.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)
@@ -249,7 +250,7 @@ func (p Page) equal(other Page) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// limit shortens a page so that it fits into its ConfigMap, and truncates times to the precision that the API stores.
+// limit shortens a page so that it fits into the ConfigMap. It also truncates times to the precision of the API.
 func (p *Page) limit() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]

@@ -49,7 +49,7 @@ type bench struct {
 	deployments *machinedeployment.Reconciler
 	overshoot   *overshoot.Reconciler
 
-	// stale contains machines that the cache shows although they do not exist.
+	// stale contains machines that do not exist, but that the cache returns.
 	stale []v1beta1.Machine
 	// beforeWrite is called before each write of the overshoot controller. liveLists counts how often this controller
 	// lists machines at the API server.
@@ -266,7 +266,7 @@ func (b *bench) change(o client.Object, f func()) {
 	b.must(b.admin.Patch(b.ctx(), o, client.MergeFrom(was)))
 }
 
-// others creates n machines in the name of a set, as another program might.
+// others creates n machines for a set, as another program might do.
 func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for range n {

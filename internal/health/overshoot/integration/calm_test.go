@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A surplus that only a stale cache shows does not freeze the set, and the API server is not asked repeatedly.
+// If only a stale cache shows a surplus, the set is not frozen, and the API server is not asked repeatedly.
 //
 // Rule: freeze-confirmed-live.
 func TestStaleCacheDoesNotFreeze(t *testing.T) {

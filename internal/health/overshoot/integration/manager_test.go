@@ -63,7 +63,7 @@ func (b *bench) awaitLive(want int) {
 	}, client.InNamespace(b.namespace))
 }
 
-// flood creates machines in the name of a set, faster than they are deleted, until the returned function is called.
+// flood creates machines for a set faster than they are deleted. It continues until the returned function is called.
 func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	ctx, cancel := context.WithCancel(b.ctx())
 	var creators sync.WaitGroup

@@ -20,7 +20,7 @@ type Fence struct {
 	clock    clock.WithTickerAndDelayedExecution
 	deadline time.Duration
 
-	// base is cancelled when the fence closes for good.
+	// base is cancelled when the fence closes permanently.
 	base   context.Context
 	cancel context.CancelCauseFunc
 	lost   chan struct{}
@@ -61,8 +61,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while this process certainly holds the Lease. Otherwise it returns an error that wraps ErrFenced
-// and names the reason. Send the guarded request immediately after the check.
+// Check returns nil while it is certain that this process holds the Lease. Otherwise it returns an error that wraps
+// ErrFenced and names the reason. Send the guarded request immediately after the check.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Fence) Check() error {
 	return f.reason
 }
 
-// expireLocked closes the fence if the last renewal of the leader is older than the deadline.
+// expireLocked closes the fence if the leader's last renewal is older than the renew deadline.
 func (f *Fence) expireLocked() {
 	if age := f.clock.Since(f.lastRenew); age >= f.deadline {
 		f.closeLocked(lost, fmt.Errorf("%w: last renewed %s ago, the deadline is %s", ErrFenced, age.Round(time.Millisecond),
@@ -85,8 +85,8 @@ func (f *Fence) expireLocked() {
 	}
 }
 
-// Context returns the context of all work. It is cancelled when the fence closes for good, with a cause that wraps
-// ErrFenced. Until the first election, the context is not cancelled.
+// Context returns the context for all work of the process. It is cancelled when the fence closes for good, with a
+// cause that wraps ErrFenced. Until the first election, the context is not cancelled.
 func (f *Fence) Context() context.Context { return f.base }
 
 // With returns a context that ends when the parent context ends or when the fence closes for good.
@@ -102,8 +102,9 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 // Lost returns a channel that is closed when the Lease was lost. A release does not close it.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns the reason why the fence closed for good, or nil if it has not closed. It checks the deadline itself,
-// because in a process that was stopped and continues, the elector may call closed before the timer of the fence fires.
+// closed returns the reason why the fence closed for good, or nil if it has not closed. It checks the deadline
+// itself, because after a process was stopped and continues, the elector may call closed before the timer of the
+// fence fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +120,8 @@ func (f *Fence) noteRenewal(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		// If the answer arrives after the deadline and no other call has checked the deadline yet, close the fence now.
+		// The answer may arrive after the deadline, before any other call has checked the deadline. In this case,
+		// close the fence now.
 		f.expireLocked()
 	}
 	if f.state != notYetLeading && f.state != leading {
@@ -129,11 +131,11 @@ func (f *Fence) noteRenewal(sent time.Time) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	// The check runs in its own goroutine, because a fake clock calls back with its lock held.
+	// The check runs in a separate goroutine, because a fake clock holds its lock while it calls back.
 	f.timer = f.clock.AfterFunc(f.deadline-f.clock.Since(sent), func() { go func() { _ = f.Check() }() })
 }
 
-// lose closes an open fence for good, for the given reason.
+// lose permanently closes an open fence for the given reason.
 func (f *Fence) lose(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,9 +144,9 @@ func (f *Fence) lose(reason string) {
 	}
 }
 
-// release closes the fence for good because this process gives up the Lease. However, if the Lease has expired, it
-// counts as lost. This happens in a process that was frozen, because the elector may notice the expiry before the timer
-// of the fence fires.
+// release permanently closes the fence, because this process gives up the Lease. However, if the Lease has expired,
+// it counts as lost. This can happen in a process that was frozen, because the elector may notice the expiry before
+// the timer of the fence fires.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,9 +169,9 @@ func (f *Fence) closeLocked(to state, reason error) {
 	}
 }
 
-// Transport returns a transport that checks the fence immediately before each request that may change something. These
-// are requests with any method except GET, HEAD and OPTIONS, and also the retries of such requests. A client with this
-// transport cannot bypass the fence.
+// Transport returns a transport that checks the fence immediately before each request that may change something.
+// These are requests with any method except GET, HEAD and OPTIONS. Retries of such requests are checked too. A
+// client with this transport cannot bypass the fence.
 func Transport(next http.RoundTripper, f *Fence) http.RoundTripper {
 	return transport{next: next, fence: f}
 }
@@ -194,5 +196,5 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper lets client-go find the transport behind this one.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -9,23 +9,24 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Joint is the lock of a process that divides the work with others. Each process holds its own Lease. In addition, all
-// these processes hold a common Lease, and its holder is the name of their group. Whenever a process renews its own
-// Lease, it renews the common Lease too. It leads only while it holds both Leases.
+// Joint is the lock of a process that shares the work with other processes. Each process holds its own Lease. In
+// addition to its own Lease, each of these processes holds a common Lease, whose holder is the name of their group.
+// Whenever a process renews its own Lease, it renews the common Lease too. A process leads only while it holds both
+// Leases.
 //
-// Processes that divide the work in a different way belong to a different group. A process that does all the work alone
-// holds the common Lease under its own name. None of these processes can act before the common Lease of the previous
-// group has expired. The Lease expires only when no member of that group renews it any more. A member that does not
-// renew both Leases stops acting before the Lease expires.
+// Processes that divide the work in another way belong to another group. A process that does all the work alone
+// holds the common Lease under its own name. None of these processes can act before the common Lease of the
+// previous group has expired. The Lease expires only when no member of that group renews it any more. A member that
+// does not renew both Leases stops acting before the Lease expires.
 //
 // A member releases its own Lease, so that its successor can lead at once. The common Lease is never released, because
 // a member does not know whether other members still need it. It expires.
 type Joint struct {
-	// own and common are only used by this lock. The identity of common is the name of the group.
+	// The fields own and common are used only by this lock. The identity of common is the name of the group.
 	own, common resourcelock.Interface
 
-	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest call of
-	// Get or the latest write. It is nil if the common Lease does not exist.
+	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest
+	// read or write. It is nil if the common Lease does not exist.
 	ownFound bool
 	seen     *resourcelock.LeaderElectionRecord
 }
@@ -101,7 +102,7 @@ func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return j.own.Update(ctx, record)
 }
 
-// hold acquires or renews the common Lease for the group. The renewal begins after the call of hold.
+// hold acquires or renews the common Lease for the group. The renewal begins after hold was called.
 func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	record.HolderIdentity = j.common.Identity()
 	var err error
@@ -124,10 +125,10 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 }
 
 // renewCommon renews the common Lease. If the update conflicts with a renewal by another member, renewCommon succeeds
-// too. The other member's renewal happened after the call, because renewCommon reads the Lease before the update. If
-// the Lease has another holder, renewCommon always fails. It must not take over the Lease from another holder, because
-// it does not know how long the record has been unchanged. Only the elector knows this, for the records that Get has
-// returned.
+// too. The renewal by the other member happened after the call, because renewCommon reads the Lease before the
+// update. If the Lease has another holder, renewCommon always fails. It must not take over the Lease from another
+// holder, because it does not know how long the record has been unchanged. Only the elector knows this, for the
+// records that Get has returned.
 func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	read, err := j.readOurs(ctx)
 	if err != nil {

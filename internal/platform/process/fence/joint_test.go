@@ -139,7 +139,7 @@ func TestAMemberSeesAnotherHolderOfTheCommonLease(t *testing.T) {
 	if _, second, err := a.Get(t.Context()); err != nil || string(first) == string(second) {
 		t.Errorf("a member sees no change after a renewal of the other holder: %s, %v", second, err)
 	}
-	// The common Lease has expired, so the member acquires both.
+	// The common Lease has expired, so the member acquires both Leases.
 	if err := a.Update(t.Context(), by("a")); err != nil {
 		t.Fatal(err)
 	}

@@ -15,16 +15,16 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is the lock of a Lease object. Unlike resourcelock.LeaseLock, it reports each write of the Lease to the elector
-// as a change. LeaseLock reports only the content of the Lease, in which times are whole seconds. A renewal in the same
-// second does not change the content, so a candidate would not notice the renewal, and would take over while the leader
-// still relies on the Lease.
+// Lease is the lock that a Lease object represents. Unlike resourcelock.LeaseLock, it reports each write of the
+// Lease to the elector as a change. LeaseLock reports only the content of the Lease, in which times are whole
+// seconds. A renewal within the same second does not change this content. A candidate would not notice the renewal,
+// and would take over while the leader still relies on the Lease.
 //
-// Any client that may write the Lease can change it while the holder relies on it, and the holder notices the change
-// only at its next renewal. Therefore, a Lease that the holder did not release is treated as held for another lease
-// duration. This applies to a deleted Lease, to a Lease without a holder, and to a Lease that names this process
-// although the process has not acquired it. If the duration in the Lease is too short or too long, a limit is used
-// instead.
+// While a process relies on the Lease, any client that may write the Lease can change it. The process notices the
+// change only at its next renewal. Therefore, a Lease that was not released by its holder is treated as held for
+// another lease duration. This applies to a deleted Lease, to a Lease without a holder, and to a Lease that names
+// this process although the process has not acquired it. If the duration in the Lease is too short or too long, the
+// nearest limit is used instead.
 type Lease struct {
 	// Client is the client for the namespace of the Lease.
 	Client coordinationclient.LeaseInterface
@@ -37,16 +37,16 @@ type Lease struct {
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First reports whether no process has ever held the Lease. It also records that a process holds the Lease from now
-	// on, so it returns true only once for all processes. If First is nil, a Lease that does not exist always counts as
-	// deleted.
+	// First reports whether no process has held the Lease before. It also records that a process has held the
+	// Lease, so it returns true only once for all processes. If First is nil, a Lease that does not exist always
+	// counts as deleted.
 	First func(context.Context) (bool, error)
 
 	// shared means that several processes hold the Lease with the same identity, as the members of a group do.
 	shared bool
 	// known is the Lease after the last read or write, or nil if the Lease did not exist.
 	known *coordinationv1.Lease
-	// others is the record that was read last. It is nil if this record did not name another holder.
+	// others is the record that was read last, if this record named another holder. Otherwise it is nil.
 	others *resourcelock.LeaderElectionRecord
 	// requested means that this process has tried to acquire the Lease since it last saw another holder, and that the
 	// attempt may have succeeded.
@@ -57,7 +57,7 @@ type Lease struct {
 // a very long duration would block all other processes after its holder has died.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is the holder that the elector sees if a Lease was not released and has no holder or a wrong holder.
+// notReleased is the holder that the elector sees if a Lease was not released, but has no holder or a wrong holder.
 const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
@@ -117,7 +117,7 @@ func isReleased(record *resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == releasedSeconds && record.AcquireTime.Equal(&record.RenewTime)
 }
 
-// releasedSeconds is the duration in a released Lease.
+// releasedSeconds is the duration that a released Lease contains.
 const releasedSeconds = 1
 
 // Create implements resourcelock.Interface.

@@ -16,7 +16,7 @@ type Lock struct {
 	fence *Fence
 }
 
-// Guard wraps the lock of the Lease that the fence watches.
+// Guard wraps the lock of the Lease on which the fence depends.
 func (f *Fence) Guard(lock resourcelock.Interface) *Lock {
 	return &Lock{Interface: lock, fence: f}
 }
@@ -43,12 +43,12 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.renew(ctx, record, l.Interface.Update)
 }
 
-// renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends nothing,
-// because a renewal would make the successor wait.
+// renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends no
+// request, because a renewal would delay the successor.
 //
 // renew sets the renew time of each request. If a request fails, the elector repeats it with the same time. If the API
 // server has applied the first request, a repetition with the same time would not change the Lease. The wait of the
-// other candidates would then begin at the first request.
+// other candidates would then have begun with the first request.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
@@ -95,7 +95,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			RenewTime:            now,
 			LeaderTransitions:    record.LeaderTransitions,
 		})
-		// The API server may have applied a cancelled renewal between the read and the update.
+		// A cancelled renewal may still have been applied by the API server between the read and the update.
 		if apierrors.IsConflict(err) {
 			continue
 		}

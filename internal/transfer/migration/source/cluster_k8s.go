@@ -222,8 +222,8 @@ func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.Ma
 	return timeouts
 }
 
-// userData returns the Secret with the user data for the machines of a deployment, if operating-system-manager
-// generates this user data, or nil if machine-controller generates the user data.
+// userData returns the Secret with the user data for the machines of a deployment if operating-system-manager generates
+// the user data. If machine-controller generates the user data, userData returns nil.
 func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 	if deployment == "" || r.metadata.oldAnnotations[osmProfile] == "" {
 		return nil

@@ -160,7 +160,7 @@ func (f *fields) stringFields() map[string]string {
 }
 
 // observe returns the fields of an object that is only observed, such as the status, which the old system writes.
-// Unread fields and wrong types in it are not reported, because the object is not migrated.
+// Unread fields and wrong types in such an object are not reported, because the object is not migrated.
 func (f *fields) observe(name string) *fields {
 	f.ignore(name)
 	return f.peek(name)

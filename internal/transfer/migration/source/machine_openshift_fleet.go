@@ -153,7 +153,7 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	}
 	if secret := r.secret(value, "userDataSecret"); secret != nil {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
-	} else if r.metadata.controller == nil { // For a machine of a set, the set reports it.
+	} else if r.metadata.controller == nil { // If the machine belongs to a set, the loss is reported for the set.
 		value.report(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with "+
 			"user data for new machines in spec.userDataRef of the Migration.")
 	}

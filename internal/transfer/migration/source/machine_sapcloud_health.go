@@ -24,8 +24,8 @@ type sapcloudHealth struct {
 	conditions []v1beta1.UnhealthyNodeCondition
 }
 
-// health reads the health settings of a machine. If the machine does not have a setting, the flag applies, and after
-// that the default.
+// health reads the health settings of a machine. If a machine lacks a setting, health uses the flag of the old system.
+// If the flag is not set either, health uses the default.
 func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	h := sapcloudHealth{disabled: f.boolean("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
 	if d := r.flags.duration("machine-health-timeout", r.fields); d != nil {
@@ -41,7 +41,7 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 		types = flag
 	}
 	if _, found := f.get("nodeConditions"); found {
-		types = f.text("nodeConditions") // An empty list replaces the default.
+		types = f.text("nodeConditions") // Even an empty list replaces the default.
 	}
 	// A Node is healthy if its condition Ready is True and all other listed conditions are False, because each of these
 	// conditions names a problem.
@@ -57,7 +57,7 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 }
 
 // check returns the new health check for a deployment or set. The old system has no limit for the number of unhealthy
-// machines, and replaces one of them at a time.
+// machines, and replaces one unhealthy machine at a time.
 func (h sapcloudHealth) check(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	if h.disabled {
 		return noRemediation(name, selector)

@@ -63,8 +63,8 @@ func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 		"providerID", "unschedulable", "configSource", "externalID")
 }
 
-// timeouts returns the timeouts of a machine. If the machine does not set a timeout, the flag applies, and after that
-// the old system's default.
+// timeouts returns the timeouts of a machine. If the machine does not set a timeout, the function uses the flag of the
+// old system. If the flag is not set either, it uses the old system's default.
 func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	creation := r.timeout(f, "creationTimeout", "machine-creation-timeout", sapcloudCreation)
 	if text := r.metadata.oldAnnotations[sapcloudCreationTimeout]; text != "" {
@@ -93,7 +93,7 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	}
 }
 
-// timeout returns one timeout. A negative one is a Blocker.
+// timeout returns one timeout. If the timeout is negative, the function reports a Blocker.
 func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Duration) time.Duration {
 	d := valueOr(r.flags.duration(flag, r.fields), fallback)
 	own := valueOr(f.duration(name), d)

@@ -346,7 +346,7 @@ func keysOf(selector metav1.LabelSelector) []string {
 	return keys
 }
 
-// isOwn reports whether a label is one that the old system writes for its own use.
+// isOwn reports whether the old system writes the label for its own use.
 func (d *dialect) isOwn(label string) bool {
 	return len(withoutKeys(map[string]string{label: ""}, d.labels)) == 0
 }

@@ -24,8 +24,8 @@ const sshPublicKeys = "sshPublicKeys"
 
 // providerConfig reads an instance description. The class is created from the part for the cloud. machine-controller
 // generated user data from the other parts. These parts are lost, unless userData names a Secret that contains the
-// generated user data. reportedBySet is true for a machine if its set has already reported that. providerConfig returns
-// nil if there is no valid description.
+// generated user data. reportedBySet is true for a machine if its set has already reported this loss. providerConfig
+// returns nil if there is no valid description.
 func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {

@@ -33,7 +33,7 @@ type System interface {
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }
 
-// Role says what the objects of a kind are for, such as machines or sets.
+// Role describes what the objects of a kind are for, such as machines or sets.
 type Role string
 
 // The roles.
@@ -75,9 +75,10 @@ type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked contains annotations that other systems may set, too. The old system marks such an annotation by a second one
-	// if it has set the first one. In the map, the key is this second annotation, and the value is the first one. The
-	// migrator removes both annotations if the second one exists. Otherwise it removes neither.
+	// Marked contains annotations that other systems may set, too. If the old system has set such an annotation, it has
+	// also set a second annotation as a mark. In the map, the key is this second annotation, and the value is the first
+	// annotation. If the second annotation exists, the migrator removes both annotations. Otherwise it removes neither of
+	// them.
 	Marked map[string]string
 	// Taints are the keys of taints. The effect of a taint does not matter.
 	Taints []string
@@ -99,7 +100,7 @@ type Converted struct {
 	// object.
 	ClassName string
 	// Check is a new health check for a deployment or set. Check is set if the old system checked the health of the
-	// machines without an object for that. Check has the same selector as Object.
+	// machines without a separate object. Check has the same selector as Object.
 	Check *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine. It is only set for RoleMachine.
 	Machine *Machine

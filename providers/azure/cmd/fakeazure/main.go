@@ -86,7 +86,8 @@ func onLoopback(listen string) error {
 }
 
 func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err error) {
-	// client-go logs messages about the simulated machines. The consoles of the machines already contain this information.
+	// client-go logs messages about the simulated machines. The simulated machines write the same information to their
+	// consoles.
 	klog.SetLogger(logr.Discard())
 	endpointFile := filepath.Join(dir, "endpoint.json")
 	if err := os.Remove(endpointFile); err != nil && !errors.Is(err, os.ErrNotExist) {

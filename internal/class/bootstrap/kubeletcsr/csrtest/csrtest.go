@@ -17,15 +17,16 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Draft is an unsigned certificate request. Unless a test changes it, it has the content of a kubelet's request.
+// Draft is an unsigned certificate request. The request has the content of a kubelet's request, unless a test
+// changes it.
 type Draft struct {
 	x509.CertificateRequest
 	Signer    string
 	KeyUsages []certificatesv1.KeyUsage
 }
 
-// ForClient returns the request that the kubelet of a node sends for a client certificate, to join the cluster or to
-// renew its certificate.
+// ForClient returns the request that the kubelet of a node sends for a client certificate, either to join the
+// cluster or to renew its certificate.
 func ForClient(node string, changes ...func(*Draft)) *Draft {
 	d := &Draft{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		KeyUsages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
@@ -74,7 +75,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// By returns the request with the given user as its creator.
+// By returns the request with the given user as its requester.
 func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -82,13 +83,13 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 	return csr
 }
 
-// ByToken returns the request with the user of a bootstrap token as its creator.
+// ByToken returns the request with the user of a bootstrap token as its requester.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
-// ByNode returns the request with a node as its creator.
+// ByNode returns the request with a node as its requester.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:node:"+node, "system:nodes")

@@ -30,7 +30,8 @@ const (
 	callNodeDelete = "delete nodes"
 )
 
-// The constants below are the field managers of the writes. The API server records the fields of each manager separately. This costs more than a single manager for all writes.
+// The constants below are the field managers of the writes. The API server records the fields of each manager
+// separately. This costs more than a single manager for all writes.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider

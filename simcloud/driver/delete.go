@@ -39,8 +39,9 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// deleteAddresses deletes the address of a deleted instance if the cloud has kept the address. It returns what is left. Lists may
-// be outdated, so they are used only to find IDs. The answer to the deletion shows whether the address exists.
+// deleteAddresses deletes the address of a deleted instance if the cloud has kept the address. It returns what is
+// left. Lists may be outdated, so they are used only to find IDs. The answer to the deletion shows whether the
+// address exists.
 func deleteAddresses(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {

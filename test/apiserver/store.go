@@ -170,7 +170,8 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object, and sets the resource version of the new record. The record must not be changed after the call.
+// put commits a new state of an object, and sets the resource version of the new record. The record must not be
+// changed after the call.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}

@@ -26,9 +26,9 @@ func processes() []process {
 	}
 }
 
-// Clusters names the audit logs and the namespace of an installation. Control and Target are the audit logs of a control
-// cluster and of a target cluster. They may be the same. If there is no target cluster, Target is "". If Namespace is
-// set, the cluster-wide roles of the control cluster are bound only in this namespace.
+// Clusters names the audit logs and the namespace of an installation. Control and Target are the audit logs of a
+// control cluster and of a target cluster. They may be the same. If there is no target cluster, Target is "". If
+// Namespace is set, the cluster-wide roles of the control cluster are bound only in this namespace.
 type Clusters struct{ Control, Target, Namespace string }
 
 // Record writes the grants that were used into the folder. It returns an error that names each request that was refused

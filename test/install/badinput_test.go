@@ -66,7 +66,7 @@ func TestBadInput(t *testing.T) {
 			name:     "norights",
 			config:   user,
 			flags:    []string{"--set=control.kubeconfigSecret.name=norights", "--set=target.kubeconfigSecret.name=norights"},
-			mentions: []string{"unprivileged-user", "may not"},
+			mentions: []string{"unprivileged-user", "lacks a right"},
 		},
 		{
 			name:     "noimage",

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"io"
+	"strings"
 
 	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
@@ -25,6 +26,8 @@ type Options struct {
 	// Namespace is the only namespace of the control cluster in which the two processes work. There, they have rights only
 	// in this namespace and in SystemNamespace. By default, they work in all namespaces.
 	Namespace string
+	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, it may read all.
+	SecretNamespaces []string
 	// Shards is the greatest number of shards for which the two processes have the right to the Leases. By default, one
 	// shard has all namespaces.
 	Shards int
@@ -69,6 +72,9 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")
+	}
+	if o.SecretNamespaces != nil {
+		args = append(args, "--secret-namespaces="+strings.Join(o.SecretNamespaces, ","))
 	}
 	return append(args, o.ProviderArgs...)
 }

@@ -73,7 +73,10 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 			continue
 		}
 		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace,
-			Shards: s.options.Shards}
+			Shards: s.options.Shards, SecretNamespaces: s.options.SecretNamespaces}
+		if parts.SecretNamespaces == nil {
+			parts.SecretNamespaces = []string{"*"}
+		}
 		if err := do(parts, at.cp); err != nil {
 			return err
 		}

@@ -98,6 +98,9 @@ metadata:
 {{- with .root.Values.clusterID }}
 - --cluster-id={{ . }}
 {{- end }}
+{{- if and .root.Values.secretNamespaces (not .program) (not .root.Values.watchNamespace) }}
+- --secret-namespaces={{ join "," .root.Values.secretNamespaces }}
+{{- end }}
 {{- with .shard }}
 - --shards={{ .count }}
 - --shard={{ .index }}
@@ -376,7 +379,8 @@ spec:
 The roles of a process in one cluster, each with its binding. They come from a file in which names and namespaces are
 fixed, and this template replaces these. Additional keys of the dict:
   file      the copy of a file of config/rbac
-  within    the only namespace in which a ClusterRole is bound, or ""
+  within    the only namespace in which a ClusterRole is bound, or "". The ClusterRole whose name ends with -secrets is
+            bound in the namespaces of the value secretNamespaces
   subjects  the subjects that get the roles in addition to the ServiceAccount
 */ -}}
 {{- define "machinist.roles" -}}
@@ -387,6 +391,7 @@ fixed, and this template replaces these. Additional keys of the dict:
 {{- $role := fromYaml $document }}
 {{- if $role }}
 {{- $labels := include "machinist.labels" $scope | fromYaml }}
+{{- $ofSecrets := hasSuffix "-secrets" $role.metadata.name }}
 {{- $_ := set $role.metadata "labels" $labels }}
 {{- $_ := set $role.metadata "name" (print $role.metadata.name (include "machinist.suffix" $scope)) }}
 {{- range $rule := $role.rules }}
@@ -405,8 +410,12 @@ fixed, and this template replaces these. Additional keys of the dict:
 {{- end }}
 ---
 {{ toYaml $role }}
+{{- $namespaces := list ($role.metadata.namespace | default $scope.within) }}
+{{- if and $ofSecrets (not $scope.within) (not (has "*" $scope.root.Values.secretNamespaces)) }}
+{{- $namespaces = $scope.root.Values.secretNamespaces }}
+{{- end }}
+{{- range $within := $namespaces }}
 ---
-{{- $within := $role.metadata.namespace | default $scope.within }}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ if $within }}RoleBinding{{ else }}ClusterRoleBinding{{ end }}
 metadata:
@@ -424,6 +433,7 @@ subjects:
   {{- with $scope.subjects }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

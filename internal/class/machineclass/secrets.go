@@ -27,7 +27,8 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := k.Live.Get(ctx, req.NamespacedName, secret); err != nil {
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			// The classes that refer to a Secret which the provider may not read report that.
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read the metadata of Secret %s: %w", req, err)

@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -24,6 +25,8 @@ type Parts struct {
 	User string
 	// WatchNamespace is the only namespace that the process works in. Empty means all namespaces.
 	WatchNamespace string
+	// SecretNamespaces are the namespaces whose Secrets a provider may read. Nil means the default of the chart.
+	SecretNamespaces []string
 	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
 	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, they use its Service.
@@ -72,7 +75,30 @@ func (p Parts) machinist(additional map[string]any) ([]client.Object, error) {
 func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
+	if p.SecretNamespaces != nil {
+		v["secretNamespaces"] = p.SecretNamespaces
+	}
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
+}
+
+// Operator returns the objects that a cluster needs for an operator, in addition to those of Manager.
+func Operator() ([]client.Object, error) {
+	parts := Parts{Control: true, WebhookURL: Off}
+	with, err := parts.machinist(map[string]any{"crds": map[string]any{"enabled": false},
+		"operator": map[string]any{"enabled": true}})
+	if err != nil {
+		return nil, err
+	}
+	without, err := parts.Manager()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(with, func(o client.Object) bool {
+		return slices.ContainsFunc(without, func(known client.Object) bool {
+			return known.GetObjectKind().GroupVersionKind() == o.GetObjectKind().GroupVersionKind() &&
+				client.ObjectKeyFromObject(known) == client.ObjectKeyFromObject(o)
+		})
+	}), nil
 }
 
 // Migrator returns the objects, except those of the provider, that a cluster needs for a migrator that runs outside of

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Role is the permissions of one process in one cluster: a ClusterRole, and Roles in namespaces with the same name.
+// Role is the permissions of one process in one cluster: a ClusterRole, and Roles in namespaces with the same name. A
+// provider has another ClusterRole for Secrets in the control cluster.
 type Role string
 
 // The roles of machinist-manager and of a provider process, of clients that read their metrics, and of
@@ -37,14 +38,15 @@ func (r Role) For(provider, namespace string) []client.Object {
 	} else {
 		objects = must(parts.Manager())
 	}
+	secrets := strings.Replace(name, "-control", "-secrets", 1)
 	if namespace != "" {
-		name += "-" + namespace
+		name, secrets = name+"-"+namespace, secrets+"-"+namespace
 	}
 	var found []client.Object
 	for _, object := range objects {
 		switch object.(type) {
 		case *rbacv1.ClusterRole, *rbacv1.Role:
-			if object.GetName() == name {
+			if object.GetName() == name || r == ProviderControl && object.GetName() == secrets {
 				found = append(found, object)
 			}
 		}

@@ -34,6 +34,10 @@ type Kind struct {
 	// Labels selects the objects that are cached. Nil selects all. Client must not write objects that are not selected,
 	// because the next read would wait for them in vain.
 	Labels labels.Selector
+	// Namespaces are the only ones whose objects are cached, for a kind that may not be listed in all namespaces. It needs
+	// one informer for each, and is only for kinds that are cached as metadata, because reads do not wait for this
+	// process's own writes. Nil means all namespaces. A process with Config.Namespace ignores it.
+	Namespaces []string
 }
 
 // form is a kind in one of its Go representations. Each form has its own informer.
@@ -101,6 +105,9 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		case f.Group == corev1.GroupName && f.Kind == "Pod" && (f.of == asTyped || kind.Labels == nil):
 			// All Pods of a cluster would need too much memory.
 			return kinds{}, fmt.Errorf("cache %s: the kind may only be cached as metadata, selected by labels", f.GroupVersionKind)
+		case kind.Namespaces != nil && (f.of != asMetadata || len(kind.Namespaces) == 0):
+			return kinds{}, fmt.Errorf("cache %s: namespaces can only be selected for a kind that is cached as metadata, and not "+
+				"none", f.GroupVersionKind)
 		case k.declared[f.GroupVersionKind] != "":
 			return kinds{}, fmt.Errorf("cache %s: the kind is declared twice", f.GroupVersionKind)
 		}
@@ -109,6 +116,11 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 			// client-go turns a selector of the namespace into the path of the request. The cache's own option for namespaces
 			// creates another type of cache, which cannot wait for this process's own writes.
 			by.Field = fields.OneTermEqualSelector("metadata.namespace", namespace)
+		} else if kind.Namespaces != nil {
+			by.Namespaces = map[string]ctrlcache.Config{}
+			for _, name := range kind.Namespaces {
+				by.Namespaces[name] = ctrlcache.Config{}
+			}
 		}
 		k.declared[f.GroupVersionKind] = f.of
 		k.byObject[kind.Object] = by

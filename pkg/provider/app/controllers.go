@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,8 +45,12 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	secrets := process.Kind{Object: metadata, Transform: process.TransformMetadata}
+	if !slices.Contains(s.secretNamespaces, allNamespaces) {
+		secrets.Namespaces = s.secretNamespaces
+	}
 	target := []process.Kind{{Object: &corev1.Node{}, Transform: process.TransformNode},
 		{Object: &policyv1.PodDisruptionBudget{}}}
 	if s.approveKubeletCSRs {
@@ -57,7 +62,7 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 		ControlKinds: []process.Kind{
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
-			{Object: secret, Transform: process.TransformMetadata},
+			secrets,
 		},
 		TargetKinds: target,
 		Logger:      log,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"machinist.dev/machinist/internal/admission"
@@ -32,6 +33,7 @@ type settings struct {
 	bootstrapEndpoint   string
 	bootstrapCAFile     string
 	tokenGroups         []string
+	secretNamespaces    []string
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
 	preserveLimit       int
@@ -42,6 +44,9 @@ type settings struct {
 	webhook             admission.Serving
 }
 
+// allNamespaces is the value of --secret-namespaces for all namespaces.
+const allNamespaces = "*"
+
 // Values of --orphan-action.
 const (
 	deleteOrphans = "delete"
@@ -51,7 +56,7 @@ const (
 func defaultSettings() *settings {
 	return &settings{
 		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20,
-		cloudBurst: 10, approveKubeletCSRs: true,
+		cloudBurst: 10, approveKubeletCSRs: true, secretNamespaces: []string{allNamespaces},
 		orphans: orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge,
 			MaxDeletes: orphans.DefaultMaxDeletes},
 		orphansAction:   deleteOrphans,
@@ -81,6 +86,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"PEM file of the certificate authority that verifies --bootstrap-endpoint; by default, that of the target kubeconfig")
 	fs.StringSliceVar(&s.tokenGroups, "bootstrap-token-groups", nil,
 		"groups of a machine's bootstrap token in addition to system:bootstrappers:machinist, such as system:bootstrappers:k3s:default-node-token; the value nodeBootstrapper.tokenGroups of the chart machinist must list the same groups in the same order")
+	fs.StringSliceVar(&s.secretNamespaces, "secret-namespaces", s.secretNamespaces,
+		"namespaces whose Secrets the process may list and watch; * means all namespaces, or that of --namespace. Classes in other namespaces cannot refer to Secrets")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
 		"approve the certificates that the kubelets of this provider's machines request in the target cluster, each only for its own machine; if false, the target cluster needs another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
@@ -134,6 +141,18 @@ func (s *settings) validate() error {
 		if !tokenGroup.MatchString(group) {
 			errs = append(errs, fmt.Errorf("--bootstrap-token-groups contains %q; group names must match %s", group, tokenGroup))
 		}
+	}
+	for _, namespace := range s.secretNamespaces {
+		if namespace == allNamespaces && len(s.secretNamespaces) == 1 {
+			continue
+		}
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--secret-namespaces contains %q, which is not the name of a namespace: %s", namespace,
+				problems[0]))
+		}
+	}
+	if len(s.secretNamespaces) == 0 {
+		errs = append(errs, errors.New("--secret-namespaces is empty; it must name a namespace, or be *"))
 	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))

@@ -248,7 +248,7 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := r.secret(ctx, namespace, ref.Name)
+	secret, err := r.secret(ctx, namespace, ref.Name, v1beta1.ReasonCredentialsNotFound)
 	switch {
 	case err != nil:
 		return nil, err
@@ -271,7 +271,7 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := r.secret(ctx, namespace, ref.Name)
+	secret, err := r.secret(ctx, namespace, ref.Name, v1beta1.ReasonUserDataNotFound)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (r *Resolver) values(ctx context.Context, namespace string, values []v1beta
 		case v.Value != nil:
 			texts[v.Name] = *v.Value
 		case from != nil && from.SecretKeyRef != nil:
-			secret, err := r.secret(ctx, namespace, from.SecretKeyRef.Name)
+			secret, err := r.secret(ctx, namespace, from.SecretKeyRef.Name, v1beta1.ReasonUserDataNotFound)
 			switch {
 			case err != nil:
 				return nil, err
@@ -363,13 +363,17 @@ func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
 		"not exist or has no such key", kind, ref.Name, name, ref.Key)
 }
 
-// secret returns a Secret, or nil if it does not exist.
-func (r *Resolver) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+// secret returns a Secret, or nil if it does not exist. If this process may not read the Secret, it returns an *Error
+// with the reason.
+func (r *Resolver) secret(ctx context.Context, namespace, name, reason string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	switch err := r.Secrets.Get(ctx, key, secret); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, errorf(reason, "The provider may not read Secret %q in namespace %q. Add the namespace to the value "+
+			"secretNamespaces of the chart machinist-provider.", name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)
 	}

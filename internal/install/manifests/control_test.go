@@ -122,8 +122,8 @@ func TestEveryPolicyIsBound(t *testing.T) {
 			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
 		}
 	}
-	if len(all) != 7 {
-		t.Errorf("policies are %q, want 7", all)
+	if len(all) != 8 {
+		t.Errorf("policies are %q, want 8", all)
 	}
 	for _, name := range all {
 		if !bound[name] {

@@ -203,13 +203,16 @@ func TestNewKindsRefusesKindsThatMustNotBeCached(t *testing.T) {
 		kinds []Kind
 		ok    bool
 	}{
-		"ours":              {[]Kind{{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineSet{}}}, true},
-		"nodes":             {[]Kind{{Object: &corev1.Node{}}}, true},
-		"Secrets' metadata": {[]Kind{{Object: metadataOf("Secret")}}, true},
-		"Secrets":           {[]Kind{{Object: &corev1.Secret{}}}, false},
-		"ConfigMaps":        {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
-		"Pods":              {[]Kind{{Object: &corev1.Pod{}}}, false},
-		"Pods' metadata":    {[]Kind{{Object: metadataOf("Pod")}}, false},
+		"ours":                               {[]Kind{{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineSet{}}}, true},
+		"nodes":                              {[]Kind{{Object: &corev1.Node{}}}, true},
+		"Secrets' metadata":                  {[]Kind{{Object: metadataOf("Secret")}}, true},
+		"Secrets' metadata in one namespace": {[]Kind{{Object: metadataOf("Secret"), Namespaces: []string{"a"}}}, true},
+		"Secrets' metadata in no namespace":  {[]Kind{{Object: metadataOf("Secret"), Namespaces: []string{}}}, false},
+		"machines of one namespace":          {[]Kind{{Object: &v1beta1.Machine{}, Namespaces: []string{"a"}}}, false},
+		"Secrets":                            {[]Kind{{Object: &corev1.Secret{}}}, false},
+		"ConfigMaps":                         {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
+		"Pods":                               {[]Kind{{Object: &corev1.Pod{}}}, false},
+		"Pods' metadata":                     {[]Kind{{Object: metadataOf("Pod")}}, false},
 		"the metadata of selected Pods": {[]Kind{{Object: metadataOf("Pod"),
 			Labels: labels.SelectorFromSet(labels.Set{"a": "b"})}}, true},
 		"two forms of one": {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},

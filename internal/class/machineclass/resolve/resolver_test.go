@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -261,6 +262,26 @@ func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	}
 	if _, err := (&resolve.Resolver{Classes: broken}).Provider(t.Context(), byClass()); !errors.Is(err, boom) {
 		t.Errorf("Provider: %v", err)
+	}
+}
+
+// Roles may allow the provider to read the Secrets of some namespaces only.
+func TestSecretThatMayNotBeReadIsReported(t *testing.T) {
+	forbidden := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, nil)
+		},
+	}).Build()
+	r := &resolve.Resolver{Classes: resolver(t, class()).Classes, Secrets: forbidden}
+	for name, call := range map[string]func(context.Context, *v1beta1.Machine) (resolve.Resolved, error){
+		"launch": r.Resolve, "deletion": r.ResolveForDeletion} {
+		_, err := call(t.Context(), byClass())
+		reported, ok := errors.AsType[*resolve.Error](err)
+		const want = `The provider may not read Secret "creds" in namespace "ns". Add the namespace to the value ` +
+			`secretNamespaces of the chart machinist-provider.`
+		if !ok || reported.Reason != v1beta1.ReasonCredentialsNotFound || reported.Message != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
 	}
 }
 

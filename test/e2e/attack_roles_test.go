@@ -138,6 +138,14 @@ func (m *machinist) asThief(roles ...manifests.Role) client.Client {
 	return c
 }
 
+// asServiceAccount returns a client of the target cluster with the identity that the charts give to a process. The
+// processes of the stack have other users, so that their refused requests are not mistaken for those of the client.
+func (m *machinist) asServiceAccount(process string) client.Client {
+	m.t.Helper()
+	group := "system:serviceaccounts:" + stack.SystemNamespace
+	return m.as("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts", group)
+}
+
 // as returns a client of a user of the target cluster.
 func (m *machinist) as(user string, groups ...string) client.Client {
 	m.t.Helper()

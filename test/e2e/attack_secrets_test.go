@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,12 +31,12 @@ func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}
 	others := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "password"}}
 	foreign := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foreign"},
-		Spec: v1beta1.MachineClassSpec{Provider: "other", ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}}
+		Spec: v1beta1.MachineClassSpec{Provider: "other", ProviderSpec: providerSpec(t, "small")}}
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foreign",
 		Labels: map[string]string{v1beta1.LabelProvider: "other"}},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "foreign"}}}
 	unreadable := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "unreadable"},
-		Spec: v1beta1.MachineClassSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
+		Spec: v1beta1.MachineClassSpec{Provider: "sim", ProviderSpec: providerSpec(t, "small"),
 			CredentialsRef: &v1beta1.LocalRef{Name: "password"}}}
 	for _, object := range []client.Object{tenant, others, foreign, machine, unreadable} {
 		if err := m.control.Create(ctx, object); err != nil {
@@ -45,11 +44,15 @@ func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 		}
 	}
 
-	thief := m.as(stack.Provider, stack.ProcessGroup)
+	thief := m.asServiceAccount(stack.Provider)
 	patch := func(o client.Object, json string) error {
 		return thief.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(json)))
 	}
-	label, status := `{"metadata":{"labels":{"a":"b"}}}`, `{"status":{"failureReason":"InstanceFailed"}}`
+	setStatus := func(o client.Object) error {
+		failed := client.RawPatch(types.MergePatchType, []byte(`{"status":{"failureReason":"InstanceFailed"}}`))
+		return thief.Status().Patch(ctx, o.DeepCopyObject().(client.Object), failed)
+	}
+	const label = `{"metadata":{"labels":{"a":"b"}}}`
 	for name, err := range map[string]error{
 		"list the Secrets of all namespaces":       thief.List(ctx, &corev1.SecretList{}),
 		"list the Secrets of kube-system":          thief.List(ctx, &corev1.SecretList{}, client.InNamespace(metav1.NamespaceSystem)),
@@ -58,7 +61,7 @@ func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 		"change a class of another provider":       patch(foreign.DeepCopy(), label),
 		"change a machine of another provider":     patch(machine.DeepCopy(), label),
 		"take a machine of another provider":       patch(machine.DeepCopy(), `{"metadata":{"labels":{"machinist.dev/provider":"sim"}}}`),
-		"let a machine of another provider fail":   thief.Status().Patch(ctx, machine.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(status))),
+		"let a machine of another provider fail":   setStatus(machine),
 		"delete a machine of another provider":     thief.Delete(ctx, machine.DeepCopy()),
 		"give one of its machines to another":      patch(&m.machines()[0], `{"metadata":{"labels":{"machinist.dev/provider":"other"}}}`),
 		"remove the finalizer of another provider": patch(foreign.DeepCopy(), `{"metadata":{"finalizers":[]}}`),
@@ -67,7 +70,8 @@ func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
 	}
-	if err := thief.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, &corev1.Secret{}); err != nil {
+	own := client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}
+	if err := thief.Get(ctx, own, &corev1.Secret{}); err != nil {
 		t.Errorf("the provider must read the Secrets of secretNamespaces: %v", err)
 	}
 	eventually(t, "the class reports that its Secret cannot be read", func() (bool, string) {

@@ -76,7 +76,11 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
 	if p.SecretNamespaces != nil {
-		v["secretNamespaces"] = p.SecretNamespaces
+		namespaces := make([]any, len(p.SecretNamespaces)) // The schema accepts no other type.
+		for i, namespace := range p.SecretNamespaces {
+			namespaces[i] = namespace
+		}
+		v["secretNamespaces"] = namespaces
 	}
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }

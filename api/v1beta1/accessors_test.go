@@ -98,6 +98,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 		AnnotationSkipRemediation, AnnotationRemediate, AnnotationRetry, AnnotationForceDelete, AnnotationPreserve,
 		AnnotationPreservedUntil,
 		AnnotationUnfreeze, AnnotationRevision, AnnotationHashVersion, AnnotationMoveTo, AnnotationReceiveFrom,
+		AnnotationOutdated,
 		NodeLabelMachine, NodeAnnotationMachine, NodeAnnotationClusterNamespace, NodeAnnotationLastAppliedNodeTemplate,
 		NodeAnnotationUpdateRequested, NodeAnnotationUpdateResult, NodeTaintUninitialized, NodeTaintOutdated,
 		AutoscalerMinSizeAnnotation, AutoscalerMaxSizeAnnotation, AutoscalerCPUAnnotation, AutoscalerMemoryAnnotation,

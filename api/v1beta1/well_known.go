@@ -206,6 +206,11 @@ const (
 	// deleted because fewer are wanted: no budget limits their deletion.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
 
+	// AnnotationOutdated on a MachineSet means that its MachineDeployment is replacing or updating the machines of the set
+	// step by step. Until the annotation is removed, their Nodes have NodeTaintOutdated and
+	// NodeAnnotationScaleDownDisabled.
+	AnnotationOutdated = "machinist.dev/outdated"
+
 	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that had passed when the set was created. The
 	// machines of the set count as newer than that time, whatever the clocks show.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"

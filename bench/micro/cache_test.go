@@ -26,6 +26,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/fleet/machineset"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 func scheme() *runtime.Scheme {
@@ -106,7 +107,7 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	s := scheme()
 	kinds := []client.Object{
 		&v1beta1.Machine{}, &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}, &v1beta1.MachineClass{},
-		&v1beta1.MachineHealthCheck{}, &v1beta1.MachineDisruptionBudget{}, &corev1.Node{},
+		&v1beta1.MachineHealthCheck{}, &v1beta1.MachineDisruptionBudget{}, &corev1.Node{}, wiring.MachineSets(),
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1beta1.GroupVersion, corev1.SchemeGroupVersion})
 	byKind := map[schema.GroupVersionKind][]client.Object{}
@@ -133,8 +134,12 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration,
 			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			kind := kindOf(o)
+			_, metadata := o.(*metav1.PartialObjectMetadata)
 			lw := &toolscache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					if metadata {
+						return metadataOf(byKind[kind], kind), nil
+					}
 					list, err := s.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 					if err != nil {
 						return nil, err
@@ -150,8 +155,11 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 					return watch.NewFake(), nil
 				},
 			}
-			stores[kind] = toolscache.NewSharedIndexInformer(listOnly{lw}, o, resync, indexers)
-			return stores[kind]
+			informer := toolscache.NewSharedIndexInformer(listOnly{lw}, o, resync, indexers)
+			if !metadata {
+				stores[kind] = informer
+			}
+			return informer
 		},
 	})
 	if err != nil {
@@ -175,6 +183,17 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 		tb.Fatal("the cache did not sync")
 	}
 	return cached{cache: c, stores: stores, scheme: s, writes: &writes{}}
+}
+
+// metadataOf returns a list of the metadata of objects.
+func metadataOf(objects []client.Object, kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, o := range objects {
+		item := meta.AsPartialObjectMetadata(o)
+		item.SetGroupVersionKind(kind)
+		list.Items = append(list.Items, *item)
+	}
+	return list
 }
 
 // listOnly disables watches that begin with a list.

@@ -68,9 +68,6 @@ func kinds() []kind {
 			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
 				MachineCacheVersion: seen})
 		}, first},
-		{"marker", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{Client: c, Nodes: c, Clock: clock})
-		}, first},
 		{"overshoot", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
 			return overshoot.New(overshoot.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
 				Limits: overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}})

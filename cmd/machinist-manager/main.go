@@ -161,20 +161,10 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
 		Stopped: op.Reachability().Stopped, ServerVersion: serverVersion, Metrics: deploymentMetrics, Ledger: ledger,
-		Decided: decided, Tracer: tracer,
+		Decided: decided, Tracer: tracer, NoOutdatedTaints: !s.outdatedNodeTaints,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)
-	}
-	if target := op.Target(); target != nil {
-		marker := machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
-			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{},
-			Off:     !s.outdatedNodeTaints,
-			Stopped: op.Reachability().Stopped,
-		})
-		if err := marker.Wiring().Add(mgr, targetEvents(target)); err != nil {
-			return err
-		}
 	}
 	if err := addOvershoot(op, s); err != nil {
 		return err

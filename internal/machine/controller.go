@@ -294,6 +294,7 @@ type pass struct {
 	adoption     adoptionStep
 	registration registrationStep
 	template     nodeTemplateStep
+	outdated     outdatedStep
 	interruption interruptionStep
 	drain        drainStep
 	health       healthStep
@@ -307,7 +308,7 @@ type pass struct {
 // newPass sets the pass in each of its steps.
 func newPass(p *pass) *pass {
 	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
-	p.template.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p
+	p.template.pass, p.outdated.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p, p
 	p.update.pass, p.agent.pass, p.teardown.pass, p.preservation.pass = p, p, p, p
 	p.trace.pass = p
 	return p
@@ -353,7 +354,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 func (p *pass) runSteps(ctx context.Context) (progress, error) {
 	for _, step := range []func(context.Context) (progress, error){
 		p.claim, p.preservation.run, p.launch.run, p.launch.extendToken, p.preservation.updateUnlessPreserved,
-		p.registration.run, p.interruption.run,
+		p.registration.run, p.outdated.run, p.interruption.run,
 	} {
 		if proceed, err := step(ctx); err != nil || proceed != next {
 			return proceed, err

@@ -21,6 +21,8 @@ const (
 	onMachine
 	// onOtherMachine means that another Machine with the same provider ID is deleted or gets another instance.
 	onOtherMachine
+	// onSet means that a rollout of the Machine's MachineSet begins or ends.
+	onSet
 	// onClass means that the Machine's class changes.
 	onClass
 	// onSecret means that a Secret of the Machine or its class changes.

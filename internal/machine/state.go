@@ -105,6 +105,8 @@ type registrationState struct {
 	// reapplied counts what was set again on the Node because another writer had changed it. It is nil if nothing was set
 	// again.
 	reapplied *reapplications
+	// tainted is the Node that was given the taint of an old revision, "" if none.
+	tainted types.UID
 	// applied is the node template on the Node, until the status has it. It is immutable.
 	applied *v1beta1.AppliedNodeTemplate
 }

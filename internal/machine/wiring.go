@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -56,6 +57,7 @@ func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigg
 		{onMachine, &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())}, nil},
 		{onOtherMachine, &wiring.Watch{Object: &v1beta1.Machine{},
 			Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: instanceReleased()}, nil},
+		{onSet, &wiring.Watch{Object: wiring.MachineSets(), Keys: machinesOfSet(cache), Predicate: outdatedChanged()}, nil},
 		{onClass, &wiring.Watch{Object: &v1beta1.MachineClass{},
 			Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()}, nil},
 		{onSecret, &wiring.Watch{Object: wiring.Secrets(),
@@ -112,6 +114,28 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 			return nil
 		}
 		return requestsFor(machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: id}))
+	}
+}
+
+// outdatedChanged passes a MachineSet that appears, or begins or ceases to be declared outdated.
+func outdatedChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return declaredOutdated(e.ObjectOld) != declaredOutdated(e.ObjectNew) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// machinesOfSet enqueues the Machines of a MachineSet behind all others: there may be thousands, and those that a
+// rollout creates at the same time are more important.
+func machinesOfSet(cache client.Reader) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, set client.Object, q queue) {
+		found := machinesIn(ctx, cache, client.MatchingFields{index.MachineByOwner: string(set.GetUID())})
+		wiring.Enqueue(q, handler.LowPriority, requestsFor(found)...)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, e.ObjectNew, q) },
 	}
 }
 

@@ -14,10 +14,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -209,6 +211,53 @@ func TestTriggersOfAMachine(t *testing.T) {
 	w.await("no machines", 0, func(*v1beta1.Machine) bool { return false })
 	for _, name := range names {
 		w.wantNothingLeft(name)
+	}
+}
+
+// A set that begins or ceases to be declared outdated triggers its machines.
+//
+// Rule: outdated-node-taints.
+func TestSetTriggersItsMachines(t *testing.T) {
+	w := managed(t)
+	w.class("small", "")
+	ofSet := w.set()
+	names := []string{"m-0", "m-1"}
+	for _, name := range names {
+		w.createMachine(name, ofSet)
+	}
+	w.await("instances", len(names), func(m *v1beta1.Machine) bool { return m.Spec.ProviderID != "" })
+	for _, name := range names {
+		w.node(name, true)
+	}
+	w.await("machines that run", len(names), inPhase(v1beta1.MachineRunning))
+	for _, outdated := range []bool{true, false} {
+		w.declareOutdated(outdated)
+		for _, name := range names {
+			env.Await(t, w.api, &corev1.NodeList{}, fmt.Sprintf("node of %s tainted: %t", name, outdated),
+				func(l *corev1.NodeList) (bool, string) {
+					return len(l.Items) == 1 && tainted(&l.Items[0], v1beta1.NodeTaintOutdated) == outdated, ""
+				}, client.MatchingFields{"metadata.name": nodeNameOf(w.namespace, name)})
+		}
+	}
+}
+
+// The machines of a set wait until no other machine is queued.
+func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createMachine("m", w.set())
+	set := wiring.MachineSets()
+	set.Namespace, set.UID = w.namespace, w.get("m").OwnerReferences[0].UID
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	keys := machinesOfSet(w.options.Client)
+	keys.Create(t.Context(), event.CreateEvent{Object: set}, q)
+	q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: "other"}})
+	keys.Update(t.Context(), event.UpdateEvent{ObjectOld: set, ObjectNew: set}, q)
+	for _, want := range []string{"other", "m"} {
+		if key, _ := q.Get(); key.Name != want {
+			t.Errorf("got machine %s, want %s", key.Name, want)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 	"machinist.dev/machinist/internal/fleet/disruption/report"
-	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/internal/health/healthcheck"
 	"machinist.dev/machinist/internal/health/orphans"
 	pages "machinist.dev/machinist/internal/health/orphans/ledger"
@@ -68,7 +67,6 @@ type optionalReconcilers struct {
 	probes    []probe
 	health    *healthcheck.Reconciler
 	overshoot *overshoot.Reconciler
-	marker    *machinedeployment.NodeTainter
 	orphans   *orphans.Collector
 	// orphanDrains drains Nodes that belong to no Machine.
 	orphanDrains *drain.Controller
@@ -186,7 +184,7 @@ func (r Controllers) managerKinds() (control, target []process.Kind) {
 	if r.has(Health) {
 		control = append(control, process.Kind{Object: &v1beta1.MachineHealthCheck{}})
 	}
-	if r.has(Health | OutdatedTaints) {
+	if r.has(Health) {
 		target = append(target, process.Kind{Object: &corev1.Node{}, Transform: process.TransformNode})
 	}
 	return control, target
@@ -206,12 +204,6 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
 	var tables []wiring.Controller
-	if w.safety.optionalReconcilers.has(OutdatedTaints) {
-		p.marker = successor(machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
-			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: runSequentially,
-		}), origin.marker)
-		tables = append(tables, p.marker.Wiring())
-	}
 	if w.safety.optionalReconcilers.has(NodeGroups) {
 		if err := autoscaling.RegisterIndexes(context.Background(), p.control); err != nil {
 			return nil, err
@@ -290,9 +282,3 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 
 // leases is the namespace of the processes' own objects.
 const leases = "machinist-system"
-
-func runSequentially(n int, f func(int)) {
-	for i := range n {
-		f(i)
-	}
-}

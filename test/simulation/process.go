@@ -242,6 +242,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
 		Stopped: p.stopped, Ledger: p.ledger, Decided: p.decided,
+		NoOutdatedTaints: !p.world.safety.optionalReconcilers.has(OutdatedTaints),
 	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
@@ -251,7 +252,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]process.Kind{
 		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
-		{Object: wiring.Secrets(), Transform: process.TransformMetadata},
+		{Object: wiring.MachineSets()}, {Object: wiring.Secrets(), Transform: process.TransformMetadata},
 	}, p.control, wiring.Control)
 	if err != nil {
 		return nil, err

@@ -88,6 +88,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	} else if inUse {
 		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
+	v.declareOutdated(set, i, inUse)
 	if surge := v.replacementSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
 		// The set uses this annotation only when its replicas change, so the annotation alone is not worth a write.
 		if surge > 0 {

@@ -57,6 +57,8 @@ type Options struct {
 	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. It may send a
 	// request, but must not block for long. It is nil if there is no target cluster.
 	ServerVersion func(context.Context) string
+	// NoOutdatedTaints is true if the Nodes of old revisions are not tainted during a rollout. Existing taints are removed.
+	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
 	// Decided records the generations of sets that this process wrote from what its cache already contained. It may be

@@ -21,8 +21,8 @@
 // If an administrator's change or a failing machine exceeds a bound, every write brings the deployment closer to the
 // bound.
 //
-// A separate controller, the NodeTainter, taints the Nodes of old revisions (node_tainter.go, outdated_taint.go). A
-// rollout does not wait for it, so an unreachable target cluster does not delay a rollout.
+// The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
+// Nodes of their machines. No rollout waits for that.
 //
 // With the strategy InPlace, machines are not replaced but moved from set to set (plan_inplace.go, package handover).
 // With the orchestration Manual, an administrator selects these machines with a label.

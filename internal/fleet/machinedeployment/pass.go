@@ -60,6 +60,8 @@ type view struct {
 	cannotCreateReason string
 	// began is the reason of Progressing if the pass began a new revision, or empty.
 	began string
+	// taintsOutdated is true if the Nodes of old revisions are tainted during a rollout.
+	taintsOutdated bool
 	// applied is true if the whole plan was carried out.
 	applied bool
 	// rejected is why the API server rejected a set, and rejectedReason is the reason of Progressing for that. The same
@@ -136,7 +138,8 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	limits Bounds) *view {
 	d := p.deployment
-	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines}
+	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines,
+		taintsOutdated: !p.NoOutdatedTaints}
 	v.state = State{
 		Strategy: d.Spec.Strategy.TypeOrDefault(),
 		Manual:   d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,

@@ -30,13 +30,18 @@ func SpecChangesFirst(object client.Object) Watch {
 		},
 		Keys: handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent,
 			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}
-			if ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-				priority := specChangePriority
-				ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, key)
-				return
-			}
-			q.Add(key)
+			Enqueue(q, specChangePriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
 		}},
+	}
+}
+
+// Enqueue adds keys to a queue, with a priority if the queue has priorities.
+func Enqueue(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, keys ...reconcile.Request) {
+	if ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)
+		return
+	}
+	for _, key := range keys {
+		q.Add(key)
 	}
 }

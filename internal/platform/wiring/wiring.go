@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Cluster is the cluster that contains the objects of a watch.
@@ -144,6 +146,13 @@ func Secrets() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.APIVersion, secret.Kind = "v1", "Secret"
 	return secret
+}
+
+// MachineSets returns an empty object for watching the metadata of MachineSets.
+func MachineSets() *metav1.PartialObjectMetadata {
+	set := &metav1.PartialObjectMetadata{}
+	set.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineSet"))
+	return set
 }
 
 // CacheVersion returns a function that returns the resource version up to which the manager's cache of a kind is

@@ -63,6 +63,7 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
 			secrets,
+			{Object: wiring.MachineSets()},
 		},
 		TargetKinds: target,
 		Logger:      log,

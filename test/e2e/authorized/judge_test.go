@@ -144,7 +144,7 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 		}
 		return path
 	}
-	secret, node := entry("machinist-provider-sim", "get", "secrets", "default", "a"), entry("machinist-manager", "patch",
+	secret, node := entry("machinist-provider-sim", "get", "secrets", "default", "a"), entry("machinist-manager", "get",
 		"nodes", "", "a")
 	control, target := log("control", secret+entry("kubelet", "delete", "nodes", "", "a")), log("target", node)
 	if err := Record(folder, Clusters{Control: control, Target: target}); err != nil {
@@ -167,7 +167,7 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(used)), []string{"manager-target: patch nodes",
+	if got, want := slices.Sorted(maps.Keys(used)), []string{"manager-target: get nodes",
 		"provider-control: get secrets"}; !slices.Equal(got, want) {
 		t.Errorf("got used grants %q, want %q", got, want)
 	}

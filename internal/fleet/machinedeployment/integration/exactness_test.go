@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	b.settle()
 	b.change(class("b"))
 	b.reconcile()
-	b.wantCalls(getItself, createSet, patchStatus)
+	b.wantCalls(patchSet, getItself, createSet, patchStatus) // the old set is declared outdated
 	b.wantReplicas(map[string]int32{"a": 5, "b": 1})
 	if events := b.events.took(); !slices.Equal(events, []string{"RevisionCreated", "RolloutComplete",
 		"RevisionCreated"}) {
@@ -445,4 +446,41 @@ func TestADeploymentBeingDeletedIsLeftAlone(t *testing.T) {
 	b.change(func(d *v1beta1.MachineDeployment) { d.Finalizers = nil })
 	b.reconcile()
 	b.wantCalls()
+}
+
+// Rule: labels-too-long-refused.
+func TestATemplateWithTooManyLabelsIsRefused(t *testing.T) {
+	crowd := func(labels, annotations int) func(*v1beta1.MachineDeployment) {
+		return func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.ObjectMeta = v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"},
+				Annotations: map[string]string{}}
+			for i := range labels - 1 {
+				d.Spec.Template.ObjectMeta.Labels[fmt.Sprintf("l%d", i)] = ""
+			}
+			for i := range annotations {
+				d.Spec.Template.ObjectMeta.Annotations[fmt.Sprintf("a%d", i)] = ""
+			}
+		}
+	}
+	for _, n := range []int{63, 64} {
+		b := newBench(t)
+		b.create(2, crowd(n, 64))
+		b.reconcile()
+		c := b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
+		for _, part := range []string{fmt.Sprintf("%d labels", n), "spec.template.metadata.labels", v1beta1.LabelTemplateHash,
+			v1beta1.LabelMachineDeployment, "64"} {
+			if !strings.Contains(c.Message, part) {
+				t.Errorf("the message does not name %s: %s", part, c.Message)
+			}
+		}
+		b.took()
+		b.reconcile()
+		b.wantCalls()
+		b.change(crowd(62, 64))
+		b.settle()
+		if d := b.deployment(); d.Status.AvailableReplicas != 2 {
+			t.Errorf("with 62 labels %d machines are available, expected 2: %+v", d.Status.AvailableReplicas,
+				d.Status.Conditions)
+		}
+	}
 }

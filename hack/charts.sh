@@ -14,7 +14,7 @@ lint() { # <chart> <flags>
 	"$helm" lint --strict --quiet "charts/$chart" "$@"
 }
 lint machinist
-lint machinist --set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true \
+lint machinist --set operator.enabled=true,networkPolicy.enabled=true \
 	--set metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true
 lint machinist-provider --set provider.name=sim
 lint simcloud --set persistence.enabled=true
@@ -22,7 +22,7 @@ lint simcloud --set persistence.enabled=true
 kubeconform=$("$root/hack/tool.sh" kubeconform github.com/yannh/kubeconform/cmd/kubeconform)
 {
 	"$helm" template machinist charts/machinist --namespace machinist-system \
-		--set operator.enabled=true,networkPolicy.enabled=true,policies.restrictNodeLabels=true
+		--set operator.enabled=true,networkPolicy.enabled=true
 	echo ---
 	"$helm" template machinist-provider-sim charts/machinist-provider --namespace machinist-system \
 		--set provider.name=sim,networkPolicy.enabled=true

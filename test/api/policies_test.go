@@ -7,16 +7,13 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/install"
-	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -168,88 +165,6 @@ func await(t *testing.T, what string, done func() bool) {
 	if err != nil {
 		t.Fatalf("wait for %s: %v", what, err)
 	}
-}
-
-// Rule: restricted-node-labels.
-func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
-	namespace, c := env.Namespace(t), env.Client(t)
-	for _, o := range manifests.OptionalPolicies() {
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Delete(context.Background(), o); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "author"}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{machinistv1.GroupName}, Resources: []string{"machines", "machinesets", "machinedeployments"},
-		Verbs: []string{"create", "update", "get"},
-	}}}
-	trusted := role.DeepCopy()
-	trusted.Name = "trusted"
-	trusted.Rules[0].Verbs = append(trusted.Rules[0].Verbs, "set-restricted-node-labels")
-	for _, r := range []*rbacv1.Role{role, trusted} {
-		binding := &rbacv1.RoleBinding{ObjectMeta: r.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName,
-			Kind: "Role", Name: r.Name},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: r.Name}}}
-		for _, o := range []client.Object{r, binding} {
-			if err := c.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	as := func(user string, groups ...string) client.Client {
-		impersonation := rest.CopyConfig(env.Config())
-		impersonation.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
-		impersonated, err := client.New(impersonation, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return impersonated
-	}
-	labelled := func(sample, path, label string) *unstructured.Unstructured {
-		object := parse(t, namespace, sample)
-		object.SetName("")
-		object.SetGenerateName("a-")
-		return apply(t, object, change{path + "/node/labels", map[string]any{"team": "a", label: "x"}})
-	}
-	try := func(user client.Client, object *unstructured.Unstructured) error {
-		return user.Create(t.Context(), object.DeepCopy(), client.DryRunAll)
-	}
-	author := as("author")
-	samples := map[string]string{machine: "spec", set: "spec/template/spec", deployment: "spec/template/spec"}
-	// The API server applies new policies and roles with a delay.
-	await(t, "the policy for node labels", func() bool {
-		return refusedBy("node-labels", try(author, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")))
-	})
-	for sample, path := range samples {
-		for _, key := range []string{"node-role.kubernetes.io/ingress", "node-restriction.kubernetes.io/tier",
-			"team.node-restriction.kubernetes.io/tier"} {
-			requireRejection(t, try(author, labelled(sample, path, key)), ".node.labels["+key+
-				"]", "set-restricted-node-labels", namespace)
-			if err := try(as("trusted"), labelled(sample, path, key)); err != nil {
-				t.Errorf("a user with the permission is refused: %v", err)
-			}
-		}
-		if err := try(author, labelled(sample, path, "example.com/node-role.kubernetes.io")); err != nil {
-			t.Errorf("an ordinary label is refused: %v", err)
-		}
-	}
-	if err := try(as("author", "machinist-processes", "system:authenticated"),
-		labelled(machine, "spec", "node-role.kubernetes.io/ingress")); err != nil {
-		t.Errorf("a process of Machinist is refused: %v", err)
-	}
-	// An existing label must not block other changes.
-	existing := create(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"))
-	if err := author.Update(t.Context(), apply(t, existing.DeepCopy(), change{"spec/version", "v1.36.3"}),
-		client.DryRunAll); err != nil {
-		t.Errorf("a change of another field is refused: %v", err)
-	}
-	requireRejection(t, author.Update(t.Context(),
-		apply(t, existing, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
-		"spec.node.labels")
 }
 
 // When a server-side apply removes the last of the annotations or labels, and another manager added the first one, null

@@ -122,29 +122,9 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 }
 
 // Policies returns the ValidatingAdmissionPolicies and their bindings. Each policy comes before its binding.
-func Policies() []client.Object { return policies(false) }
-
-// OptionalPolicies returns the policies, with their bindings, that an installation can add to Policies.
-func OptionalPolicies() []client.Object {
-	usual := map[string]bool{}
-	for _, object := range policies(false) {
-		usual[object.GetName()] = true
-	}
-	var optional []client.Object
-	for _, object := range policies(true) {
-		if !usual[object.GetName()] {
-			optional = append(optional, object)
-		}
-	}
-	return optional
-}
-
-func policies(all bool) []client.Object {
-	objects := must(Parts{Control: true, Target: true, WebhookURL: Off}.machinist(map[string]any{
-		"crds": map[string]any{"enabled": false}, "policies": map[string]any{"restrictNodeLabels": all},
-	}))
+func Policies() []client.Object {
 	var found []client.Object
-	for _, object := range objects {
+	for _, object := range control() {
 		switch object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding:
 			found = append(found, object)

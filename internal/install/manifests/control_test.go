@@ -114,7 +114,7 @@ func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 func TestEveryPolicyIsBound(t *testing.T) {
 	bound := map[string]bool{}
 	var all []string
-	for _, object := range slices.Concat(Policies(), OptionalPolicies()) {
+	for _, object := range Policies() {
 		switch o := object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:
 			all = append(all, o.Name)
@@ -122,8 +122,8 @@ func TestEveryPolicyIsBound(t *testing.T) {
 			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
 		}
 	}
-	if len(all) != 8 {
-		t.Errorf("policies are %q, want 8", all)
+	if len(all) != 10 {
+		t.Errorf("policies are %q, want 10", all)
 	}
 	for _, name := range all {
 		if !bound[name] {

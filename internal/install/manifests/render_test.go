@@ -46,7 +46,7 @@ flowControl: {enabled: false}
 		"machinist-everything": machinist(`
 image: {registry: registry.example, digest: "sha256:` + strings.Repeat("0", 64) + `"}
 imagePullSecrets: [{name: pull}]
-policies: {restrictNodeLabels: true}
+policies: {restrictedNodeLabelPrefixes: [kubernetes.io, trusted.example.com]}
 metrics:
   serviceMonitor: {enabled: true, labels: {release: prometheus}}
   readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
@@ -171,6 +171,7 @@ func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 		"metrics: {enabled: false, prometheusRule: {enabled: true}}": "metrics.prometheusRule.enabled",
 		"metrics: {prometheusRule: {runbookURL: x}}":                 "metrics/prometheusRule/runbookURL",
 		"metrics: {dashboards: {labels: [a]}}":                       "metrics/dashboards/labels",
+		"policies: {restrictedNodeLabelPrefixes: [example.com/]}":    "policies/restrictedNodeLabelPrefixes/0",
 	} {
 		_, err := RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: parse(values)})
 		if err == nil || !strings.Contains(err.Error(), want) {

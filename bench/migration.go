@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -22,6 +24,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/internal/transfer/migration"
 	"machinist.dev/machinist/pkg/provider"
@@ -97,6 +100,13 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 	if err := install.Apply(ctx, cp.Config(), oldDefinitions()...); err != nil {
 		return err
 	}
+	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: manifests.Namespace}}
+	err = install.Apply(ctx, cp.Config(), append([]client.Object{system},
+		manifests.MigrationPolicies(adopter, namespace, oldNamespace)...)...)
+	if err != nil {
+		return err
+	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
@@ -128,6 +138,7 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 		Control: b.client.Client, Target: b.client.Client,
 		Fresh: func() (client.Client, error) { return newClient(user) },
 		User:  func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
+		SystemNamespace: manifests.Namespace, SharedNamespaces: []string{osmNamespace},
 		// No old controller runs, so the migration waits only for the API server.
 		Timing: migration.Timing{Probes: 2, ProbeInterval: 100 * time.Millisecond, EmptyFor: time.Second,
 			Poll: 50 * time.Millisecond, Replan: 50 * time.Millisecond},

@@ -20,8 +20,14 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldNamespace contains the objects of the old system, as in its sample.
-const oldNamespace = "kube-system"
+const (
+	// oldNamespace contains the objects of the old system, as in its sample.
+	oldNamespace = "kube-system"
+	// osmNamespace contains the user data of the old system.
+	osmNamespace = "cloud-init-settings"
+	// adopter is the name of the provider that adopts the instances.
+	adopter = "sim"
+)
 
 // oldFleet is a fleet of another system, with the cloud of its instances. It implements migration.Cloud.
 type oldFleet struct {
@@ -60,7 +66,7 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	}
 	// The machines of the sample have user data in a Secret, which the old system created.
 	osm := &corev1.Namespace{}
-	osm.Name = "cloud-init-settings"
+	osm.Name = osmNamespace
 	if err := c.Create(ctx, osm); err != nil {
 		return fmt.Errorf("create namespace %s: %w", osm.Name, err)
 	}
@@ -162,7 +168,7 @@ func (f *oldFleet) adopt(ctx context.Context, c client.Client, machines []unpaus
 	return group.Wait()
 }
 
-func (f *oldFleet) Name() string                { return "sim" }
+func (f *oldFleet) Name() string                { return adopter }
 func (f *oldFleet) CreateSettle() time.Duration { return 0 }
 
 func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { return nil }

@@ -85,8 +85,20 @@ const (
 	// which Machinist acts, a remediation, its deletion. Only the migrator sets it.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
 
+	// LabelMigrationFence is on the ConfigMaps in which a migrator records what the admission policies protect. Its value is
+	// the name of the provider.
+	LabelMigrationFence = "machinist.dev/migration-fence"
+
+	// LabelMigrationUse is on Secrets and ConfigMaps that a migration may use although they are in another namespace than
+	// the old objects that refer to them. The value must be MigrationUseAllowed.
+	LabelMigrationUse = "machinist.dev/migration-use"
+
+	// MigrationUseAllowed is the value of LabelMigrationUse.
+	MigrationUseAllowed = "allowed"
+
 	// AnnotationFenceProbe marks requests with which a migrator checks whether the policy that protects the old objects is
-	// in force. The policy refuses these requests from all clients.
+	// in force. The policy refuses these requests from all clients. The value names the Migration and the version of what
+	// the policy protects.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 
 	// MigrationFinalizer keeps a Migration until it is completed or aborted.

@@ -385,6 +385,7 @@ type MigrationFinding struct {
 // +kubebuilder:printcolumn:name="Plan",type=string,priority=1,JSONPath=`.status.planHash`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.spec.stage != 'Abort' || oldSelf.spec.stage == 'Abort' || !self.?status.?phase.hasValue() || !(self.status.phase in ['Committing', 'Removing', 'Cleaning', 'Completed'])",message="the migration is committing and can no longer be aborted: spec.stage must not be Abort",fieldPath=".spec.stage"
+// +kubebuilder:validation:XValidation:rule="oldSelf.?status.?fence.?workloads.orValue([]).all(s, !oldSelf.spec.?fence.?workloads.orValue([]).exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name) || self.spec.?fence.?workloads.orValue([]).exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name))",message="a workload that the migration has stopped must stay in spec.fence.workloads, because an abort starts only the workloads that are named there",fieldPath=".spec.fence"
 type Migration struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -48,10 +48,10 @@ func (s *Stack) install(ctx context.Context) error {
 	})
 }
 
-// installMigrator binds the roles of a migrator to its user.
-func (s *Stack) installMigrator(ctx context.Context) error {
+// installMigrator installs the policies of a migrator, and binds its roles to its user.
+func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
-		parts.User = s.migratorUser()
+		parts.User, parts.MigratorNamespaces = s.migratorUser(), namespaces
 		roles, err := parts.Migrator(s.backend.Driver())
 		if err != nil {
 			return err

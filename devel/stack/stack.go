@@ -249,9 +249,10 @@ func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) 
 	return s.newProcess(Manager, name, args)
 }
 
-// NewMigrator prepares a migrator of the stack's provider, and binds its roles. The caller starts and stops it.
-func (s *Stack) NewMigrator(ctx context.Context, name string, args ...string) (*child.Process, error) {
-	if err := s.installMigrator(ctx); err != nil {
+// NewMigrator prepares a migrator of the stack's provider, and installs its policies and roles. namespaces are those of the
+// value migrator.namespaces of its chart. The caller starts and stops it.
+func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string, args ...string) (*child.Process, error) {
+	if err := s.installMigrator(ctx, namespaces); err != nil {
 		return nil, err
 	}
 	p, err := s.processAs(s.migratorUser(), s.backend.Program(), name, append(s.backendArgs(s.cloudURL), args...))

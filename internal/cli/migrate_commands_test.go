@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -302,6 +304,23 @@ func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	m.Spec.Stage = v1beta1.MigrationAbort
 	err = explainRejection(m, f.api.Patch(context.Background(), m, client.MergeFrom(was)))
 	outcome{failed: err}.fails(t, "spec.stage: ", "can no longer be aborted")
+}
+
+// A policy refuses a Migration that names what the user may not change. Each missing right is a line, without the names of
+// the policies.
+func TestRejectionByPolicyNamesMissingRights(t *testing.T) {
+	forbidden := apierrors.NewForbidden(v1beta1.GroupVersion.WithResource("migrations").GroupResource(), "old-fleet", nil)
+	for _, right := range []string{"spec.fence.leases[0]: you need the verb update", "spec.source: you need the verb delete"} {
+		forbidden.ErrStatus.Details.Causes = append(forbidden.ErrStatus.Details.Causes, metav1.StatusCause{
+			Message: "ValidatingAdmissionPolicy 'a.machinist.dev' with binding 'a.machinist.dev' denied request: " + right})
+	}
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet"}}
+	want := `the API server rejects migration "old-fleet":
+  spec.fence.leases[0]: you need the verb update
+  spec.source: you need the verb delete`
+	if err := explainRejection(m, explain(forbidden, "server")); err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
 }
 
 func TestPlanReportsMissingMigrator(t *testing.T) {

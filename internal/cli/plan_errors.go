@@ -56,6 +56,7 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 		return lines
 	}
 	message := strings.Replace(cause.Message, ": "+cause.Field+" in body ", ": ", 1)
+	message = ofPolicy.ReplaceAllString(message, "")
 	switch {
 	case cause.Field == "patch":
 		// The message starts with the patched object as a quoted string.
@@ -78,7 +79,9 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 
 var (
 	expectedType = regexp.MustCompile(`must be of type \w+`)
-	strictError  = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
+	// ofPolicy is how the API server begins the message of an admission policy, which names the field itself.
+	ofPolicy    = regexp.MustCompile(`^ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
+	strictError = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
 )
 
 // unknownFields returns a line for each unknown or duplicate field that strict decoding found.

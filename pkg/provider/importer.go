@@ -20,6 +20,9 @@ type Importer interface {
 	// running instance. It makes no call to the cloud. For everything that it cannot translate, it returns a Finding with
 	// the path of the old field, and it reports every field that it does not know. It never omits a field silently. It
 	// returns InvalidArgument if it cannot read the description at all.
+	//
+	// The caller also calls Import with false values instead of those from Secrets. What then differs in Imported.Spec is
+	// not shown in plans.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
 	// Release removes the tags by which the old system would delete the instance as its own. It removes them from the

@@ -3,6 +3,7 @@ package api
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/internal/install/manifests"
@@ -20,7 +21,8 @@ func TestAPIServerAdmitsObjectsOfCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider, err := manifests.RenderProvider(manifests.Release{Name: "sim", Namespace: namespace,
-		Values: map[string]any{"provider": map[string]any{"name": "sim"}}})
+		Values: map[string]any{"provider": map[string]any{"name": "sim"}, "migrator": map[string]any{"enabled": true,
+			"namespaces": []any{namespace}, "sharedNamespaces": []any{metav1.NamespaceSystem}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,3 +91,33 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	}
 	return all
 }
+
+// An abort starts only workloads that spec names. So a workload that was stopped must stay there.
+//
+// Rule: migrator-acts-on-spec-only.
+func TestStoppedWorkloadStaysInMigration(t *testing.T) {
+	c := env.Client(t)
+	workload := func(name string) v1beta1.MigrationWorkload {
+		return v1beta1.MigrationWorkload{Kind: "Deployment", Namespace: "old", Name: name}
+	}
+	m := &v1beta1.Migration{Spec: v1beta1.MigrationSpec{Source: "cluster.k8s.io", Provider: "sim",
+		Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{workload("stopped"), workload("running")}}}}
+	m.Namespace, m.Name = env.Namespace(t), "over"
+	if err := c.Create(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	m.Status.Fence.Workloads = []v1beta1.StoppedWorkload{{Kind: "Deployment", Namespace: "old", Name: "stopped", Replicas: 1},
+		{Kind: "Deployment", Namespace: "old", Name: "foreign", Replicas: 1}}
+	if err := c.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range [][]v1beta1.MigrationWorkload{nil, {workload("running")}} {
+		changed := m.DeepCopy()
+		changed.Spec.Fence.Workloads = left
+		requireRejection(t, c.Update(t.Context(), changed), "spec.fence", "must stay in spec.fence.workloads")
+	}
+	m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{workload("another"), workload("stopped")}
+	if err := c.Update(t.Context(), m); err != nil {
+		t.Errorf("a workload that was not stopped cannot be replaced: %v", err)
+	}
+}

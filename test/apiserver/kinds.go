@@ -116,8 +116,8 @@ type registry struct {
 	mapper meta.RESTMapper
 	// pods, budgets, namespaces and definitions are the kinds that background controllers use.
 	pods, budgets, namespaces, definitions *kind
-	// policies and bindings are the ValidatingAdmissionPolicies and their bindings.
-	policies, bindings *kind
+	// policies and bindings are the ValidatingAdmissionPolicies and their bindings, and configMaps are their parameters.
+	policies, bindings, configMaps *kind
 	// signingRequests are the CertificateSigningRequests.
 	signingRequests *kind
 }
@@ -227,6 +227,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	r.definitions = r.byType[reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()]
 	r.policies = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicy]()]
 	r.bindings = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicyBinding]()]
+	r.configMaps = r.byType[reflect.TypeFor[corev1.ConfigMap]()]
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
 	r.signingRequests = r.byType[reflect.TypeFor[certificatesv1.CertificateSigningRequest]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]

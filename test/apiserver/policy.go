@@ -8,22 +8,27 @@ import (
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The server supports the parts of validating admission policies that the policies of Machinist use: rules with group,
-// resource and operation, match conditions, and validations with request, object and oldObject. It ignores parameters,
-// selectors, audit annotations and message expressions. A policy takes effect at once. On a real API server, there is a
-// delay.
+// The server supports the parts of validating admission policies that the policies of migrations use: rules with group,
+// resource and operation, match conditions, variables, and validations with request, object, oldObject and params. Parameters
+// are ConfigMaps of one namespace that have labels. It ignores other selectors and audit annotations. A policy takes effect
+// at once, and so does a parameter. On a real API server, there is a delay.
 
 // celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore a missing
 // field is an error of the evaluation, which refuses the request, and not an error of the compilation.
 var celEnvironment = sync.OnceValues(func() (*celgo.Env, error) {
 	return celgo.NewEnv(celgo.OptionalTypes(), celgo.Variable("request", celgo.DynType),
-		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType))
+		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType),
+		celgo.Variable("params", celgo.DynType), celgo.Variable("variables", celgo.DynType))
 })
 
 // celPrograms caches the compiled expressions of all servers.
@@ -60,26 +65,53 @@ func userOf(actor string) string {
 func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType, old, next *record) error {
 	for _, r := range s.tables[s.registry.policies.index] {
 		policy := r.object.(*admissionv1.ValidatingAdmissionPolicy)
-		binding := s.bindingOf(policy.Name)
-		if binding == "" || !matches(policy, k, req.sub, operation) {
+		if !matches(policy, k, req.sub, operation) {
 			continue
 		}
-		variables, err := admissionVariables(k, req, operation, old, next)
-		if err != nil {
-			return err
+		binding := s.bindingOf(policy.Name)
+		if binding == nil {
+			continue
 		}
-		subject := next
-		if next == nil {
-			subject = old
-		}
-		if reason := evaluatePolicy(policy, variables); reason != "" {
-			refused := apierrors.NewForbidden(k.resource(), subject.key.Name, fmt.Errorf(
-				"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding, reason))
-			refused.ErrStatus.Reason, refused.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
-			return refused
+		for _, params := range s.paramsOf(policy, binding) {
+			variables, err := admissionVariables(k, req, operation, old, next)
+			if err != nil {
+				return err
+			}
+			variables["params"] = params
+			subject := next
+			if next == nil {
+				subject = old
+			}
+			if reason := evaluatePolicy(policy, variables); reason != "" {
+				refused := apierrors.NewForbidden(k.resource(), subject.key.Name, fmt.Errorf(
+					"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding.Name, reason))
+				refused.ErrStatus.Reason, refused.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+				return refused
+			}
 		}
 	}
 	return nil
+}
+
+// paramsOf returns the parameters with which a policy is evaluated. A policy without parameters is evaluated once.
+func (s *Server) paramsOf(p *admissionv1.ValidatingAdmissionPolicy,
+	b *admissionv1.ValidatingAdmissionPolicyBinding) (all []any) {
+	if p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
+		return []any{nil}
+	}
+	for _, r := range s.tables[s.registry.configMaps.index] {
+		c := r.object.(*corev1.ConfigMap)
+		if c.Namespace != b.Spec.ParamRef.Namespace ||
+			!labels.SelectorFromSet(b.Spec.ParamRef.Selector.MatchLabels).Matches(labels.Set(c.Labels)) {
+			continue
+		}
+		data := map[string]any{}
+		for key, value := range c.Data {
+			data[key] = value
+		}
+		all = append(all, map[string]any{"data": data})
+	}
+	return all
 }
 
 // admissionRefuses reports whether admission refuses a step of a background controller.
@@ -96,15 +128,15 @@ func (s *Server) admissionRefuses(p step) bool {
 	return false
 }
 
-// bindingOf returns the name of a binding with which a policy denies requests, or "" if there is none.
-func (s *Server) bindingOf(policy string) string {
+// bindingOf returns a binding with which a policy denies requests, or nil if there is none.
+func (s *Server) bindingOf(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	for _, r := range s.tables[s.registry.bindings.index] {
 		b := r.object.(*admissionv1.ValidatingAdmissionPolicyBinding)
 		if b.Spec.PolicyName == policy && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-			return b.Name
+			return b
 		}
 	}
-	return ""
+	return nil
 }
 
 // matches reports whether a policy applies to an operation on a resource.
@@ -151,33 +183,49 @@ func admissionVariables(k *kind, req request, operation admissionv1.OperationTyp
 }
 
 // evaluatePolicy returns the reason why a policy refuses a request, or "" if it does not refuse it.
-func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, variables map[string]any) string {
+func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, input map[string]any) string {
+	variables := map[string]any{}
+	input["variables"] = variables
+	for _, variable := range p.Spec.Variables {
+		// An API server evaluates a variable when it is used. So one that has no value is an error only if it is used.
+		if value, err := evaluate(variable.Expression, input); err == nil {
+			variables[variable.Name] = value
+		}
+	}
 	for _, condition := range p.Spec.MatchConditions {
-		if ok, err := evaluate(condition.Expression, variables); err != nil {
+		if value, err := evaluate(condition.Expression, input); err != nil {
 			return err.Error()
-		} else if !ok {
+		} else if value != types.True {
 			return ""
 		}
 	}
 	for _, validation := range p.Spec.Validations {
-		if ok, err := evaluate(validation.Expression, variables); err != nil {
+		value, err := evaluate(validation.Expression, input)
+		switch {
+		case err != nil:
 			return err.Error()
-		} else if !ok {
+		case value == types.True:
+			continue
+		case validation.MessageExpression == "":
 			return validation.Message
 		}
+		message, err := evaluate(validation.MessageExpression, input)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(message.Value())
 	}
 	return ""
 }
 
-func evaluate(expression string, variables map[string]any) (bool, error) {
+func evaluate(expression string, variables map[string]any) (ref.Val, error) {
 	program, err := celProgram(expression)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	value, _, err := program.Eval(variables)
 	if err != nil {
-		return false, fmt.Errorf("evaluate %s: %w", expression, err)
+		return nil, fmt.Errorf("evaluate %s: %w", expression, err)
 	}
-	result, _ := value.Value().(bool)
-	return result, nil
+	return value, nil
 }

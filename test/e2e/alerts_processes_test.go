@@ -37,7 +37,8 @@ func TestProcessAlertsFire(t *testing.T) {
 	m.removeDelays()
 	m.createFleet(2, plainUserData)
 	m.awaitAvailable(2)
-	migrating, err := m.NewMigrator(context.Background(), migrator, append(metrics(migrator), migratorLease...)...)
+	migrating, err := m.NewMigrator(context.Background(), []string{namespace}, migrator,
+		append(metrics(migrator), migratorLease...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,8 @@ func (f *oldFleet) startMigrators(n int) *migration {
 	f.t.Helper()
 	m := &migration{oldFleet: f, userData: f.newUserData()}
 	for i := range n {
-		migrator, err := f.NewMigrator(context.Background(), fmt.Sprintf("migrator-%d", i+1),
+		migrator, err := f.NewMigrator(context.Background(), []string{namespace, f.workload.Namespace},
+			fmt.Sprintf("migrator-%d", i+1),
 			append([]string{"--fence-probe-interval=50ms", "--fence-lease-margin=1s", "--remove-kinds-after=1s",
 				"--create-settle=1s"}, migratorLease...)...)
 		if err != nil {

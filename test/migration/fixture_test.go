@@ -23,6 +23,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/install/manifests"
 	guarded "machinist.dev/machinist/internal/machine/cloud"
 	"machinist.dev/machinist/internal/transfer/migration"
 	"machinist.dev/machinist/pkg/provider"
@@ -62,6 +63,10 @@ func newFixture(t *testing.T, groups ...string) *fixture {
 	for _, group := range groups {
 		x.must(install.Apply(context.Background(), env.Config(), sources.CRDs(group)...))
 	}
+	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: manifests.Namespace}}
+	x.must(install.Apply(context.Background(), env.Config(), append([]client.Object{system},
+		manifests.MigrationPolicies(driver.Name, x.namespace, metav1.NamespaceSystem)...)...))
 	url := x.startCloud()
 	var err error
 	x.cloud, err = simcloud.New(simcloud.Config{Endpoint: url, Token: token})
@@ -75,7 +80,9 @@ func newFixture(t *testing.T, groups ...string) *fixture {
 		Fresh:     func() (client.Client, error) { return x.migratorClient(), nil },
 		User:      func(context.Context) (string, error) { return migratorUser, nil },
 		Clock:     x.clock,
-		Timing:    migration.Timing{Probes: 2, LeaseMargin: time.Second, Poll: time.Second, Replan: time.Second},
+
+		SystemNamespace: manifests.Namespace,
+		Timing:          migration.Timing{Probes: 2, LeaseMargin: time.Second, Poll: time.Second, Replan: time.Second},
 	})
 	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: "old-account"},
 		StringData: map[string]string{"token": token}})

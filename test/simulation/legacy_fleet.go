@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +14,16 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/manifests/sources"
 )
+
+// migrationPolicies returns the policies that the chart of the migrator installs. Rendering them takes longer than a run.
+var migrationPolicies = sync.OnceValue(func() []client.Object {
+	return manifests.MigrationPolicies(providerName, namespace, oldNamespace)
+})
 
 // OldSystem is a system whose fleet is migrated in a scenario.
 type OldSystem struct {
@@ -42,6 +49,11 @@ func (w *World) installOldSystem(old OldSystem) error {
 		}
 	}
 	labels := map[string]string{"app": oldController}
+	for _, o := range migrationPolicies() {
+		if err := c.Create(ctx, o.DeepCopyObject().(client.Object)); err != nil {
+			return err
+		}
+	}
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: "account"},
 			Data: map[string][]byte{"token": []byte(canary), "userData": []byte("#cloud-config " + canary)}},

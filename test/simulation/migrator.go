@@ -41,7 +41,7 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Fresh:  func() (client.Client, error) { return fresh, nil },
 		User:   func(context.Context) (string, error) { return Migrator, nil },
 		Clock:  w.clock, // The migrator measures waiting times by the monotonic clock.
-		Timing: migrationTiming, Parallel: 1,
+		Timing: migrationTiming, Parallel: 1, SystemNamespace: leases,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
 		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil

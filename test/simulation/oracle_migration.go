@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,10 +22,7 @@ import (
 // The rules of migrations, J1 to J6. Each rule is checked at the writes, or the calls of the cloud, that could break
 // it.
 
-var (
-	policyGroupVersion = admissionv1.SchemeGroupVersion
-	definitionKind     = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
-)
+var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
 // fencedPhases are the phases in which the old controller must do nothing.
 var fencedPhases = phases[2:9]
@@ -222,10 +218,9 @@ func (l *legacy) missing() string {
 	if m != nil && m.Status.Phase.Ended() && len(m.Finalizers) > 0 {
 		report("the migration has ended but has finalizers")
 	}
-	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		gvk := policyGroupVersion.WithKind(kind)
-		if n := len(l.world.control.Snapshot(gvk)); n > 0 {
-			report("%d objects of %s are left", n, kind)
+	for _, o := range l.world.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+		if _, ofFence := o.GetLabels()[v1beta1.LabelMigrationFence]; ofFence {
+			report("the record %s of the fence is left", o.GetName())
 		}
 	}
 	return strings.Join(missing, "; ")

@@ -27,6 +27,8 @@ type Parts struct {
 	WatchNamespace string
 	// SecretNamespaces are the namespaces whose Secrets a provider may read. Nil means the default of the chart.
 	SecretNamespaces []string
+	// MigratorNamespaces are the namespaces in which a migrator may read and write Secrets, take Leases and scale workloads.
+	MigratorNamespaces []string
 	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
 	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, they use its Service.
@@ -110,8 +112,18 @@ func Operator() ([]client.Object, error) {
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
-	v["migrator"] = map[string]any{"enabled": true, "only": true}
+	namespaces := []any{}
+	for _, namespace := range p.MigratorNamespaces {
+		namespaces = append(namespaces, namespace)
+	}
+	v["migrator"] = map[string]any{"enabled": true, "only": true, "namespaces": namespaces}
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
+}
+
+// MigrationPolicies returns the policies, with their bindings, that protect the fleets that a migrator of the provider
+// migrates in these namespaces.
+func MigrationPolicies(provider string, namespaces ...string) []client.Object {
+	return onlyPolicies(must(Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}.Migrator(provider)))
 }
 
 // CRDs returns the CustomResourceDefinitions of the API group in the order of their names.
@@ -122,9 +134,11 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 }
 
 // Policies returns the ValidatingAdmissionPolicies and their bindings. Each policy comes before its binding.
-func Policies() []client.Object {
-	var found []client.Object
-	for _, object := range control() {
+func Policies() []client.Object { return onlyPolicies(control()) }
+
+// onlyPolicies returns the ValidatingAdmissionPolicies and their bindings.
+func onlyPolicies(objects []client.Object) (found []client.Object) {
+	for _, object := range objects {
 		switch object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding:
 			found = append(found, object)

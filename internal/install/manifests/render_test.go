@@ -79,12 +79,12 @@ flowControl: {enabled: false}
 		"provider-shards": provider(`
 provider: {name: sim}
 shards: 3
-migrator: {enabled: true}
+migrator: {enabled: true, namespaces: [fleet]}
 `),
 		"provider-migrator": provider(`
 provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
 extraArgs: [--concurrent-machines=4]
-migrator: {enabled: true, only: true, extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
+migrator: {enabled: true, only: true, namespaces: [kube-system, fleet], sharedNamespaces: [cloud-init-settings], extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
 `),
 		"provider-azure": provider(`
 provider: {name: azure}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,17 +64,12 @@ func (p *pass) aborting(ctx context.Context) error {
 }
 
 // changedAnything reports whether the migrator changed anything yet. The fence is the first change, and it begins with
-// the record of the workloads or with the policy.
+// the record of the workloads or with that of the fence.
 func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
 		return true, nil
 	}
-	name := oldPolicyName(p.migration)
-	err := p.Control.Get(ctx, client.ObjectKey{Name: name}, &admissionv1.ValidatingAdmissionPolicy{})
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read the policy %s: %w", name, err)
-	}
-	return err == nil, nil
+	return p.recordExists(ctx, p.migration)
 }
 
 // pauseAll pauses each Machine. It is done when the provider has confirmed each pause with the condition Paused, and so

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -13,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
 )
 
-// The old controller of this fleet has no workload to stop, so only the policy and the Leases show that the migrator
-// has changed anything.
+// The old controller of this fleet has no workload to stop, so only the record of the fence and the Leases show that the
+// migrator has changed anything.
 //
 // Rule: migration-status-put-back.
 // Rule: migration-status-put-back.
@@ -124,6 +126,40 @@ func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 	} {
 		if got := Changed().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
 			t.Errorf("%s is reconciled: %t", test.what, got)
+		}
+	}
+}
+
+// Who may write the status of a Migration may not be allowed to scale workloads.
+//
+// Rule: migrator-acts-on-spec-only.
+func TestAbortStartsOnlyWorkloadsThatSpecNames(t *testing.T) {
+	ctx, c, namespace := context.Background(), env.Client(t), env.Namespace(t)
+	m := &v1beta1.Migration{}
+	for _, name := range []string{"named", "other"} {
+		labels := map[string]string{"app": name}
+		none := int32(0)
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: appsv1.DeploymentSpec{Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/old:1"}}}}}}
+		if err := c.Create(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+		m.Status.Fence.Workloads = append(m.Status.Fence.Workloads, v1beta1.StoppedWorkload{Kind: "Deployment",
+			Namespace: namespace, Name: name, Replicas: 3})
+	}
+	m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{m.Status.Fence.Workloads[0].Workload()}
+	if err := (&Reconciler{Options: Options{Control: c}}).startWorkloads(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int32{"named": 3, "other": 0} {
+		d := &appsv1.Deployment{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {
+			t.Fatal(err)
+		}
+		if *d.Spec.Replicas != want {
+			t.Errorf("Deployment %s has %d replicas, want %d", name, *d.Spec.Replicas, want)
 		}
 	}
 }

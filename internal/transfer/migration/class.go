@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,11 +12,8 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/transfer/migration/source"
@@ -32,10 +28,13 @@ type class struct {
 	from string
 
 	// searched is true if the cloud has returned the instances of the class.
-	searched bool
-	legacy   provider.Legacy
+	searched    bool
+	description description
+	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
+	// shown is the object without values of Secrets, for all that users read before the class is created.
+	shown *v1beta1.MachineClass
 	// secrets are the Secrets of the class that the migration creates.
 	secrets []*corev1.Secret
 }
@@ -58,54 +57,13 @@ func className(old *source.Class) string {
 // findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
 // created from it.
 func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
-	spec := runtime.DeepCopyJSON(c.old.Spec)
-	ok := true
-	for _, value := range c.old.Values {
-		data, problem, err := p.secrets.entry(ctx, value.From)
-		if err != nil {
-			return nil, err
-		}
-		if problem != "" {
-			p.blockf(CodeSecretUnreadable, c.from, c.old.Path+"."+strings.Join(value.Path, "."), "%s", problem)
-			ok = false
-			continue
-		}
-		setPath(spec, value.Path, string(data))
+	complete, err := p.describe(ctx, c)
+	if err != nil || !complete {
+		return nil, err
 	}
-	credentials := map[string][]byte{}
-	for _, name := range c.old.Credentials {
-		data, problem, err := p.secrets.all(ctx, "Secret", name)
-		if err != nil {
-			return nil, err
-		}
-		if problem != "" {
-			p.blockf(CodeSecretUnreadable, c.from, c.old.Path, "%s", problem)
-			ok = false
-			continue
-		}
-		maps.Copy(credentials, data)
+	if c.legacy, err = p.legacyOf(c, c.description.spec, c.description.credentials); err != nil {
+		return nil, err
 	}
-	if ref := p.migration.Spec.CredentialsRef; ref != nil {
-		data, problem, err := p.secrets.all(ctx, "Secret", types.NamespacedName{Namespace: p.migration.Namespace,
-			Name: ref.Name})
-		if err != nil {
-			return nil, err
-		}
-		if problem != "" {
-			p.blockf(CodeSecretUnreadable, "Migration/"+p.migration.Name, "spec.credentialsRef", "%s", problem)
-			ok = false
-		}
-		maps.Copy(credentials, data)
-	}
-	if !ok {
-		return nil, nil
-	}
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return nil, fmt.Errorf("encode the description of class %s: %w", c.name, err)
-	}
-	c.legacy = provider.Legacy{Source: p.system.Group(), Provider: c.old.Provider, Spec: provider.NewSecret(raw),
-		Credentials: provider.NewCredentials(credentials)}
 	all, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
@@ -152,8 +110,12 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if err := p.userData(ctx, c); err != nil {
 		return err
 	}
+	converted := c.object.Spec.DeepCopy()
 	overridden := p.override(c)
 	problem := p.validate(ctx, c, imported.Credentials)
+	if err := p.hideSecrets(ctx, c, converted, facts); err != nil {
+		return err
+	}
 	for _, finding := range imported.Findings {
 		settled := finding.Code == provider.FindingRequiredField || finding.Code == provider.FindingInvalidField
 		if finding.Level == provider.FindingBlocker && settled && overridden && problem == "" {
@@ -186,8 +148,8 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	if err != nil {
 		return err
 	}
-	if problem != "" {
-		p.blockf(CodeSecretUnreadable, c.from, "", "%s", problem)
+	if problem != nil {
+		p.blockf(problem.code, c.from, "", "%s", problem.message)
 		return nil
 	}
 	name := c.name + "-user-data"
@@ -204,36 +166,43 @@ func (p *planner) secret(c *class, name, use string, data map[string][]byte) *co
 	return secret
 }
 
+// overrideOf returns the index of the override of the class, or -1.
+func (p *planner) overrideOf(c *class) int {
+	return slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
+}
+
 // override applies the override of the class, and reports whether there is one.
 func (p *planner) override(c *class) bool {
-	i := slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
+	i := p.overrideOf(c)
 	if i < 0 {
 		return false
 	}
-	path := fmt.Sprintf("spec.overrides[%d].patch", i)
-	from := "Migration/" + p.migration.Name
-	before, _ := json.Marshal(c.object.Spec) // A value that was decoded from JSON can be encoded.
-	after, err := jsonpatch.MergePatch(before, p.migration.Spec.Overrides[i].Patch.Raw)
-	if err != nil {
-		p.blockf(CodeClassInvalid, from, path, "The patch is not a JSON merge patch for the spec of class %s: %v", c.name,
-			err)
-		return true
-	}
-	var spec v1beta1.MachineClassSpec
-	decoder := json.NewDecoder(bytes.NewReader(after))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&spec); err != nil {
-		p.blockf(CodeClassInvalid, from, path, "With the patch, the spec of class %s is not valid for a MachineClass: %v",
-			c.name, err)
-		return true
-	}
-	if spec.Provider != p.migration.Spec.Provider || spec.ProviderSpec == nil || spec.Adoption != v1beta1.AdoptionAllow {
-		p.blockf(CodeClassInvalid, from, path, "The patch must not change provider and adoption of class %s, and must "+
-			"not remove providerSpec.", c.name)
+	spec, problem := p.patched(c.object.Spec, p.migration.Spec.Overrides[i].Patch.Raw)
+	if problem != "" {
+		p.blockf(CodeClassInvalid, "Migration/"+p.migration.Name, fmt.Sprintf("spec.overrides[%d].patch", i),
+			"With the patch, the spec of class %s is not valid: %s", c.name, problem)
 		return true
 	}
 	c.object.Spec = spec
 	return true
+}
+
+// patched returns the spec of a class with a JSON merge patch, or why the patch is not valid.
+func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1beta1.MachineClassSpec, problem string) {
+	before, _ := json.Marshal(from) // A value that was decoded from JSON can be encoded.
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return spec, fmt.Sprintf("the patch is not a JSON merge patch: %v", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(after))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&spec); err != nil {
+		return spec, err.Error()
+	}
+	if spec.Provider != p.migration.Spec.Provider || spec.ProviderSpec == nil || spec.Adoption != v1beta1.AdoptionAllow {
+		return spec, "the patch must not change provider and adoption, and must not remove providerSpec."
+	}
+	return spec, ""
 }
 
 // validate returns why the driver refuses the class, or "".
@@ -275,66 +244,4 @@ func setPath(object map[string]any, path []string, value string) {
 			return
 		}
 	}
-}
-
-// secretReader reads Secrets and ConfigMaps, each once.
-type secretReader struct {
-	live client.Reader
-	seen map[string]content
-}
-
-type content struct {
-	data    map[string][]byte
-	problem string
-}
-
-// all returns the entries of a Secret or ConfigMap, or the problem if there is none.
-func (r *secretReader) all(ctx context.Context, kind string,
-	name types.NamespacedName) (map[string][]byte, string, error) {
-	key := kind + "/" + name.String()
-	if c, found := r.seen[key]; found {
-		return c.data, c.problem, nil
-	}
-	var c content
-	var err error
-	switch kind {
-	case "Secret":
-		secret := &corev1.Secret{}
-		err = r.live.Get(ctx, name, secret)
-		c.data = secret.Data
-	case "ConfigMap":
-		configMap := &corev1.ConfigMap{}
-		err = r.live.Get(ctx, name, configMap)
-		c.data = maps.Clone(configMap.BinaryData)
-		for key, value := range configMap.Data {
-			if c.data == nil {
-				c.data = map[string][]byte{}
-			}
-			c.data[key] = []byte(value)
-		}
-	default:
-		c.problem = fmt.Sprintf("Values can be read from a Secret or ConfigMap, not from a %s.", kind)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		c.problem = fmt.Sprintf("%s %s does not exist.", kind, name)
-	case err != nil:
-		return nil, "", fmt.Errorf("read %s %s: %w", kind, name, err)
-	}
-	r.seen[key] = c
-	return c.data, c.problem, nil
-}
-
-// entry returns one entry of a Secret or ConfigMap, or the problem.
-func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, string, error) {
-	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	data, problem, err := r.all(ctx, ref.Kind, name)
-	if err != nil || problem != "" {
-		return nil, problem, err
-	}
-	value, found := data[ref.Key]
-	if !found {
-		return nil, fmt.Sprintf("%s %s has no entry %s.", ref.Kind, name, ref.Key), nil
-	}
-	return value, "", nil
 }

@@ -189,14 +189,14 @@ func TestMissingValueIsBlockerWithPath(t *testing.T) {
 
 func TestConfigMapHasTextAndBinaryEntries(t *testing.T) {
 	f := newFleet(t, provider.SourceMachineK8s)
-	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"},
+	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "c"},
 		Data: map[string]string{"text": "t"}, BinaryData: map[string][]byte{"bytes": {1}}})
 	reader := f.planner().secrets
-	data, problem, err := reader.all(context.Background(), "ConfigMap", key("n", "c"))
-	if err != nil || problem != "" || string(data["text"]) != "t" || string(data["bytes"]) != "\x01" {
-		t.Errorf("read %q, %q, %v", data, problem, err)
+	data, problem, err := reader.all(context.Background(), "ConfigMap", key("kube-system", "c"))
+	if err != nil || problem != nil || string(data["text"]) != "t" || string(data["bytes"]) != "\x01" {
+		t.Errorf("read %q, %v, %v", data, problem, err)
 	}
-	if _, problem, _ := reader.all(context.Background(), "Pod", key("n", "c")); problem == "" {
+	if _, problem, _ := reader.all(context.Background(), "Pod", key("kube-system", "c")); problem == nil {
 		t.Error("values are read from a Pod")
 	}
 }

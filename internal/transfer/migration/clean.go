@@ -41,17 +41,12 @@ func (p *pass) cleaning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCompleted)
 }
 
-// takeFenceDown removes the Leases and policies of the fence. It does not start the old workloads.
+// takeFenceDown removes the Leases and the record of the fence. It does not start the old workloads.
 func (p *pass) takeFenceDown(ctx context.Context) error {
 	if err := p.releaseLeases(ctx, p.migration); err != nil {
 		return err
 	}
-	for _, name := range []string{oldPolicyName(p.migration), newPolicyName(p.migration)} {
-		if err := p.removePolicy(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.removeRecord(ctx, p.migration)
 }
 
 // applyPostponed gives each object what was postponed: checks first, and sets before their deployments.

@@ -31,7 +31,7 @@ func (p *pass) committing(ctx context.Context) error {
 		return err
 	}
 	for _, f := range plan.findings {
-		if f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable {
+		if f.withoutInstances() {
 			// Instances that cannot be listed now would be treated as gone.
 			p.addTrouble("%s", f.line())
 		}

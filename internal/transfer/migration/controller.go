@@ -73,6 +73,10 @@ type Options struct {
 	Control, Target client.Client
 	// Fresh returns a client of the control cluster with a connection of its own.
 	Fresh func() (client.Client, error)
+	// SystemNamespace is the namespace of the control cluster with the ConfigMaps that are parameters of the policies.
+	SystemNamespace string
+	// SharedNamespaces are namespaces whose Secrets and ConfigMaps old objects of all namespaces may use.
+	SharedNamespaces []string
 	// User returns the user name that the API server of the control cluster has for this process.
 	User   func(context.Context) (string, error)
 	Clock  clock.PassiveClock
@@ -155,6 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.rememberStatus(m, nil)
 		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	}
+	err = p.redactor.inError(err)
 	p.report(err)
 	m.Status.ObservedGeneration = m.Generation
 	changed := !equality.Semantic.DeepEqual(before.Status, m.Status)
@@ -190,6 +195,8 @@ type pass struct {
 	troubleCount int
 	// remaining is what remains of the old system after the end, and why.
 	remaining string
+	// redactor knows the values of Secrets that this pass has read.
+	redactor redactor
 }
 
 // maxTroubles is the maximum number of troubles in the status.
@@ -197,7 +204,7 @@ const maxTroubles = 20
 
 func (p *pass) addTrouble(format string, args ...any) {
 	if p.troubleCount++; len(p.troubles) < maxTroubles {
-		p.troubles = append(p.troubles, wording.Brief(fmt.Sprintf(format, args...)))
+		p.troubles = append(p.troubles, wording.Brief(p.redactor.inText(fmt.Sprintf(format, args...))))
 	}
 }
 
@@ -263,7 +270,7 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&p.migration.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
-		Message: wording.Brief(message), ObservedGeneration: p.migration.Generation,
+		Message: wording.Brief(p.redactor.inText(message)), ObservedGeneration: p.migration.Generation,
 		LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 }
 

@@ -102,23 +102,19 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	if err != nil {
 		return "", err
 	}
+	if missing, err := r.missingPolicy(ctx, m.Spec.Provider); err != nil || missing != "" {
+		return missing, err
+	}
 	leases := leasesOf(m, system)
-	changed, err := r.applyPolicy(ctx, oldPolicy(m, user, leases, scope.allNamespaces))
+	record := fenceRecord(r.SystemNamespace, m, user, leases, scope)
+	changed, err := r.writeRecord(ctx, record)
 	if err != nil {
 		return "", err
 	}
 	if changed {
 		f.refusedProbes, f.lastProbe = 0, time.Time{}
 	}
-	if scope.copiesOpen {
-		err = r.removePolicy(ctx, newPolicyName(m))
-	} else {
-		_, err = r.applyPolicy(ctx, newPolicy(m, user))
-	}
-	if err != nil {
-		return "", err
-	}
-	if waitingFor, err := r.probe(ctx, m, f); err != nil || waitingFor != "" {
+	if waitingFor, err := r.probe(ctx, m, f, record.Data[recordProbe]); err != nil || waitingFor != "" {
 		return waitingFor, err
 	}
 	return r.takeLeases(ctx, m, f, leases)
@@ -209,9 +205,13 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads scales the old workloads that have 0 replicas to their previous number.
+// startWorkloads scales the old workloads that have 0 replicas to their previous number. It leaves workloads alone that
+// spec does not name. Who writes the status may not be allowed to scale them.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
+		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {
+			continue
+		}
 		object, replicas, _, err := r.workload(ctx, w.Workload())
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && (replicas > 0 || w.Replicas == 0):
@@ -226,9 +226,10 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe checks that the policy is in force. An API server applies a new policy only after a moment, and there may be
-// several API servers.
-func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence) (waitingFor string, err error) {
+// probe checks that the policy protects what the record of the fence contains. value identifies the version of the record.
+// An API server knows a new version only after a moment, and there may be several API servers.
+func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, value string) (waitingFor string,
+	err error) {
 	const waiting = "waiting until all API servers apply the policy that protects the old objects"
 	if f.refusedProbes >= r.Timing.Probes {
 		return "", nil
@@ -238,16 +239,16 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence) 
 	}
 	f.lastProbe = r.Clock.Now()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease,
-		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: ""}}}
+		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: value}}}
 	api, err := r.Fresh()
 	if err != nil {
 		return "", fmt.Errorf("open a new connection for a probe: %w", err)
 	}
 	err = api.Create(ctx, lease, client.DryRunAll)
-	if err == nil || !strings.Contains(err.Error(), oldPolicyName(m)) {
+	if err == nil || !strings.Contains(err.Error(), refusalOf(m)) {
 		f.refusedProbes = 0
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return "", fmt.Errorf("probe the policy %s: %w", oldPolicyName(m), err)
+			return "", fmt.Errorf("probe the policy %s: %w", policyOfOldObjects(m.Spec.Provider), err)
 		}
 		return waiting, nil
 	}

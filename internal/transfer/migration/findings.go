@@ -33,6 +33,10 @@ const (
 	CodeInFlight = "InFlight"
 	// CodeSecretUnreadable: an old object refers to a Secret or ConfigMap that cannot be used.
 	CodeSecretUnreadable = "SecretUnreadable"
+	// CodeSecretNotAllowed: an old object refers to a Secret or ConfigMap that the migration may not use.
+	CodeSecretNotAllowed = "SecretNotAllowed"
+	// CodeSecretInClass: a field of a class contains a value of a Secret.
+	CodeSecretInClass = "SecretInClass"
 	// CodeNoUserData: the old system generated the user data itself.
 	CodeNoUserData = "NoUserData"
 	// CodeClassInvalid: the driver refuses the converted class.
@@ -77,6 +81,18 @@ func (f *findings) add(object string, all ...provider.Finding) {
 
 func (f *findings) addf(level provider.FindingLevel, code, object, path, format string, args ...any) {
 	f.add(object, provider.Finding{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// redact removes the values of Secrets from the messages.
+func (f findings) redact(r *redactor) {
+	for i := range f {
+		f[i].Message = r.inText(f[i].Message)
+	}
+}
+
+// withoutInstances reports whether the finding means that the instances of a class cannot be listed.
+func (f objectFinding) withoutInstances() bool {
+	return f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable || f.Code == CodeSecretNotAllowed
 }
 
 var levels = []provider.FindingLevel{provider.FindingBlocker, provider.FindingLoss, provider.FindingNote}

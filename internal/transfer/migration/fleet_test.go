@@ -32,6 +32,8 @@ type oldFleet struct {
 	secrets   []client.Object
 	own       *ownObjects
 	nodes     nodes
+	// redactor knows the values of Secrets that the plans have read.
+	redactor redactor
 }
 
 // secretsOfSamples returns the Secrets that the samples refer to.
@@ -61,11 +63,22 @@ func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	return f
 }
 
+// namespaceOfSamples returns the namespace of the Secrets to which the samples of a system refer.
+func namespaceOfSamples(group string) string {
+	switch group {
+	case provider.SourceGardener:
+		return "shoot--fleet--one"
+	case provider.SourceOpenShift:
+		return "openshift-machine-api"
+	}
+	return "kube-system"
+}
+
 func newFleet(t testing.TB, group string) *oldFleet {
 	return &oldFleet{
 		TB: t, system: source.Systems()[group],
 		migration: &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "move", UID: "move"},
-			Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}},
+			Spec: v1beta1.MigrationSpec{Source: group, SourceNamespace: namespaceOfSamples(group), Provider: "sim"}},
 		cloud: &fakeCloud{owners: map[string]types.UID{}}, secrets: secretsOfSamples(), own: noOwnObjects(),
 		nodes: nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}},
 	}
@@ -151,7 +164,8 @@ func write(t testing.TB, object *unstructured.Unstructured, value any, path ...s
 func (f *oldFleet) planner() *planner {
 	reader := fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(f.secrets...).Build()
 	return &planner{migration: f.migration, system: f.system, cloud: f.cloud, own: f.own, nodes: f.nodes,
-		secrets: &secretReader{live: reader, seen: map[string]content{}}}
+		redactor: &f.redactor, secrets: &secretReader{live: reader, source: f.migration.SourceNamespaceOrDefault(),
+			shared: []string{"cloud-init-settings"}, seen: map[string]content{}}}
 }
 
 // old calls visit for the old objects, kind by kind as they are read.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
@@ -70,6 +70,7 @@ func newJourney(t *testing.T) *journey {
 		cloud: &fakeCloud{owners: map[string]types.UID{}, settle: 5 * time.Second},
 		clock: testclock.NewFakeClock(time.Now().Truncate(time.Second)), watch: func(*v1beta1.Migration) {}}
 	l.key = client.ObjectKey{Namespace: env.Namespace(t), Name: "move"}
+	installPolicies(t, l.key.Namespace, l.from)
 	newClient := func(config *rest.Config) client.Client {
 		config.QPS = -1
 		c, err := client.New(config, client.Options{Scheme: withCRDs(t)})
@@ -82,6 +83,7 @@ func newJourney(t *testing.T) *journey {
 	l.r = New(Options{Cloud: l.cloud, ClusterID: func() string { return "cluster" }, Control: control, Target: control,
 		Fresh: func() (client.Client, error) { return newClient(config), nil },
 		User:  func(context.Context) (string, error) { return migratorUser, nil }, Clock: l.clock,
+		SystemNamespace: manifests.Namespace,
 		Timing: Timing{Probes: 2, ProbeInterval: time.Second, LeaseMargin: time.Second, EmptyFor: 3 * time.Second,
 			FormerLeader: 4 * time.Second, Poll: time.Second, Replan: time.Second}})
 	l.makeOld(group)
@@ -389,11 +391,12 @@ func (l *journey) adoptedFleet() {
 // fenceIsDown fails the test if any part of the fence remains.
 func (l *journey) fenceIsDown() {
 	l.Helper()
-	policies, leases := &admissionv1.ValidatingAdmissionPolicyList{}, &coordinationv1.LeaseList{}
-	l.must(l.admin.List(l.ctx, policies, client.MatchingLabels{v1beta1.LabelMigration: l.key.Name}))
+	records, leases := &corev1.ConfigMapList{}, &coordinationv1.LeaseList{}
+	l.must(l.admin.List(l.ctx, records, client.InNamespace(manifests.Namespace),
+		client.HasLabels{v1beta1.LabelMigrationFence}))
 	l.must(l.admin.List(l.ctx, leases, client.InNamespace(l.from)))
-	if len(policies.Items) > 0 || len(leases.Items) > 0 {
-		l.Errorf("%d policies and %d Leases remain", len(policies.Items), len(leases.Items))
+	if len(records.Items) > 0 || len(leases.Items) > 0 {
+		l.Errorf("%d records and %d Leases of the fence remain", len(records.Items), len(leases.Items))
 	}
 }
 

@@ -56,6 +56,7 @@ type planner struct {
 	flags     source.Flags
 	cloud     Cloud
 	secrets   *secretReader
+	redactor  *redactor
 	own       *ownObjects
 	nodes     nodes
 
@@ -315,7 +316,7 @@ func (p *planner) finish() {
 	for _, c := range p.plan.classes {
 		line := "class " + c.name
 		if c.object != nil {
-			line += " " + string(c.object.Spec.ProviderSpec.Raw)
+			line += " " + string(c.shown.Spec.ProviderSpec.Raw)
 		}
 		classes = append(classes, line)
 	}
@@ -359,10 +360,19 @@ func (p *planner) checkNames() {
 
 // manifests returns the objects of the plan except Machines and Secrets.
 func (p *plan) manifests() []client.Object {
+	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.object })
+}
+
+// published returns the objects of manifests without values of Secrets.
+func (p *plan) published() []client.Object {
+	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.shown })
+}
+
+func (p *plan) manifestsWith(object func(*class) *v1beta1.MachineClass) []client.Object {
 	var all []client.Object
 	for _, c := range p.classes {
 		if c.object != nil {
-			all = append(all, c.object)
+			all = append(all, object(c))
 		}
 	}
 	for _, d := range p.deployments {

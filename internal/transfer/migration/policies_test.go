@@ -2,6 +2,8 @@ package migration
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,16 +12,16 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/install/manifests"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests/sources"
@@ -52,29 +54,40 @@ func oldKinds(t testing.TB, group string) {
 	}
 }
 
-// fencedBy creates a policy and waits until the API server applies it.
-func fencedBy(t testing.TB, want *admissionv1.ValidatingAdmissionPolicy, refused func() error) {
+// installPolicies installs the policies of a migrator for the namespaces, as its chart does.
+func installPolicies(t testing.TB, namespaces ...string) {
+	t.Helper()
+	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: manifests.Namespace}}
+	objects := append([]client.Object{system}, manifests.MigrationPolicies("sim", namespaces...)...)
+	if err := install.Apply(context.Background(), env.Config(), objects...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fencedBy records what the policies protect for a Migration, and waits until a policy refuses a request.
+func fencedBy(t testing.TB, m *v1beta1.Migration, record *corev1.ConfigMap, policy string, refused func() error) {
 	t.Helper()
 	ctx := context.Background()
-	r := &Reconciler{Options: Options{Control: env.Client(t), Clock: testclock.NewFakeClock(time.Now())}}
-	if changed, err := r.applyPolicy(ctx, want); err != nil || !changed {
-		t.Fatalf("create the policy: changed %t, %v", changed, err)
+	r := &Reconciler{Options: Options{Control: env.Client(t), SystemNamespace: manifests.Namespace}}
+	if changed, err := r.writeRecord(ctx, record); err != nil || !changed {
+		t.Fatalf("write the record: changed %t, %v", changed, err)
 	}
 	t.Cleanup(func() {
-		if err := r.removePolicy(ctx, want.Name); err != nil {
+		if err := r.removeRecord(ctx, m); err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the policy "+want.Name+" is in force", func() bool { return refusedBy(refused(), want.Name) })
+	eventually(t, "the policy "+policy+" is in force", func() bool { return refusedBy(refused(), policy) })
 	have := &admissionv1.ValidatingAdmissionPolicy{}
-	if err := r.Control.Get(ctx, client.ObjectKey{Name: want.Name}, have); err != nil {
+	if err := r.Control.Get(ctx, client.ObjectKey{Name: policy}, have); err != nil {
 		t.Fatal(err)
 	}
 	if checking := have.Status.TypeChecking; checking != nil && len(checking.ExpressionWarnings) > 0 {
 		t.Errorf("the API server warns: %v", checking.ExpressionWarnings)
 	}
-	if changed, err := r.applyPolicy(ctx, want); err != nil || changed {
-		t.Errorf("an unchanged policy is reported as changed: %v", err)
+	if changed, err := r.writeRecord(ctx, record); err != nil || changed {
+		t.Errorf("an unchanged record is reported as changed: %v", err)
 	}
 }
 
@@ -159,8 +172,13 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 		})
 	}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
-		Spec: v1beta1.MigrationSpec{Source: group}}
-	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"}}
+		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
+	// The chart does not name the namespace of the second Lease, so a migrator cannot protect it.
+	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
+		{Namespace: elsewhere, Name: "machine-controller"}}
+	installPolicies(t, namespace)
+	record := fenceRecord(manifests.Namespace, m, migratorUser, leases, fenceScope{})
+	policy := policyOfOldObjects("sim")
 	set := func(namespace string) *unstructured.Unstructured {
 		return oldObject(group, "v1alpha1", "MachineSet", namespace, "set")
 	}
@@ -181,19 +199,19 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	remove := func(o client.Object) func(client.Client) error {
 		return func(c client.Client) error { return c.Delete(ctx, o.DeepCopyObject().(client.Object), dry) }
 	}
-	marked := func(o client.Object) client.Object {
-		o.SetAnnotations(map[string]string{v1beta1.AnnotationFenceProbe: ""})
+	marked := func(o client.Object, value string) client.Object {
+		o.SetAnnotations(map[string]string{v1beta1.AnnotationFenceProbe: value})
 		return o
 	}
 	labels := `{"metadata":{"labels":{"a":"b"}}}`
-	want := oldPolicy(m, migratorUser, leases, false)
 	t.Run("the namespace", func(t *testing.T) {
-		fencedBy(t, want, func() error { return patch(set(namespace), labels)(other) })
+		fencedBy(t, m, record, policy, func() error { return patch(set(namespace), labels)(other) })
 		made := oldObject(group, "v1alpha1", "MachineSet", namespace, "new")
 		deleteAll := func(o client.Object) func(client.Client) error {
 			return func(c client.Client) error { return c.DeleteAllOf(ctx, o, client.InNamespace(namespace), dry) }
 		}
-		probe := marked(lease(namespace, probeLease))
+		value := record.Data[recordProbe]
+		probe := marked(lease(namespace, probeLease), value)
 		for _, c := range []try{
 			{"another's creation", other, create(made), false},
 			{"another's change", other, patch(set(namespace), labels), false},
@@ -225,17 +243,18 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 
 			{"the migrator's probe", migrator, create(probe), false},
 			{"another's probe", other, create(probe), false},
-			{"a probe in another namespace", migrator, create(marked(lease(elsewhere, probeLease))), true},
+			{"a probe of another version", migrator, create(marked(lease(namespace, probeLease), "older")), true},
+			{"a probe in another namespace", migrator, create(marked(lease(elsewhere, probeLease), value)), true},
 			{"the probe's annotation on an old object", migrator, patch(set(namespace),
-				`{"metadata":{"annotations":{"`+v1beta1.AnnotationFenceProbe+`":""}}}`), false},
+				`{"metadata":{"annotations":{"`+v1beta1.AnnotationFenceProbe+`":"`+value+`"}}}`), false},
 		} {
-			c.run(t, want.Name)
+			c.run(t, policy)
 		}
 	})
 	t.Run("everywhere", func(t *testing.T) {
-		wide := oldPolicy(m, migratorUser, leases, true)
-		eventually(t, "the narrow policy is gone", func() bool { return patch(set(namespace), labels)(other) == nil })
-		fencedBy(t, wide, func() error { return patch(set(elsewhere), labels)(other) })
+		wide := fenceRecord(manifests.Namespace, m, migratorUser, leases, fenceScope{allNamespaces: true})
+		eventually(t, "nothing is protected", func() bool { return patch(set(namespace), labels)(other) == nil })
+		fencedBy(t, m, wide, policy, func() error { return patch(set(elsewhere), labels)(other) })
 		for _, c := range []try{
 			{"another's deletion in another namespace", other, remove(set(elsewhere)), false},
 			{"another's creation in another namespace", other,
@@ -244,7 +263,7 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 			{"another's Lease with the same name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
 				`{"spec":{"holderIdentity":"x"}}`), true},
 		} {
-			c.run(t, wide.Name)
+			c.run(t, policy)
 		}
 	})
 }
@@ -261,12 +280,14 @@ func testOnlyTheMigratorChangesClusterScopedOldObjects(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = other.Delete(ctx, object.DeepCopy()) })
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "closed"},
-		Spec: v1beta1.MigrationSpec{Source: group}}
-	want := oldPolicy(m, migratorUser, nil, false)
+		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
+	installPolicies(t, "kube-system")
+	policy := policyOfOldObjects("sim")
 	remove := func(c client.Client) error { return c.Delete(ctx, object.DeepCopy(), client.DryRunAll) }
-	fencedBy(t, want, func() error { return remove(other) })
-	try{"another's deletion", other, remove, false}.run(t, want.Name)
-	try{"the migrator's deletion", migrator, remove, true}.run(t, want.Name)
+	fencedBy(t, m, fenceRecord(manifests.Namespace, m, migratorUser, nil, fenceScope{}), policy,
+		func() error { return remove(other) })
+	try{"another's deletion", other, remove, false}.run(t, policy)
+	try{"the migrator's deletion", migrator, remove, true}.run(t, policy)
 }
 
 // testOnlyTheMigratorChangesCreatedObjects tries what users, autoscalers and Machinist's own processes might do.
@@ -276,7 +297,10 @@ func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 	ctx := context.Background()
 	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
 	migrator, other := clientOf(t, migratorUser), clientOf(t, "machinist-manager")
-	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stays"}}
+	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stays"},
+		Spec: v1beta1.MigrationSpec{Source: provider.SourceClusterK8s, Provider: "sim"}}
+	installPolicies(t, namespace)
+	policy := policyOfCopies("sim")
 	set := func(namespace, name string, labels map[string]string) *v1beta1.MachineSet {
 		s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 		s.Spec.Selector.MatchLabels = map[string]string{"pool": name}
@@ -325,9 +349,9 @@ func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 	status := func(c client.Client) error {
 		return c.Status().Patch(ctx, set(namespace, "ours", nil), merge(`{"status":{"replicas":1}}`), client.DryRunAll)
 	}
-	want := newPolicy(m, migratorUser)
 	smaller := `{"spec":{"replicas":0}}`
-	fencedBy(t, want, func() error { return patch(namespace, "ours", smaller)(other) })
+	fencedBy(t, m, fenceRecord(manifests.Namespace, m, migratorUser, nil, fenceScope{}), policy,
+		func() error { return patch(namespace, "ours", smaller)(other) })
 	for _, c := range []try{
 		{"a change of the specification", other, patch(namespace, "ours", smaller), false},
 		{"scaling", other, scale(namespace, "ours"), false},
@@ -358,89 +382,93 @@ func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 		{"the migrator's end of the freeze", migrator, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`),
 			true},
 	} {
-		c.run(t, want.Name)
+		c.run(t, policy)
 	}
 }
 
 // Rule: migration-old-objects-closed.
-func TestChangedPolicyIsRestored(t *testing.T) {
+func TestChangedRecordOfFenceIsRestored(t *testing.T) {
 	ctx := context.Background()
 	admin := env.Client(t)
-	r := &Reconciler{Options: Options{Control: admin}}
+	r := &Reconciler{Options: Options{Control: admin, SystemNamespace: manifests.Namespace}}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "right"},
-		Spec: v1beta1.MigrationSpec{Source: provider.SourceGardener}}
-	want := func() *admissionv1.ValidatingAdmissionPolicy { return oldPolicy(m, migratorUser, nil, false) }
-	name := client.ObjectKey{Name: want().Name}
-	if _, err := r.applyPolicy(ctx, want()); err != nil {
+		Spec: v1beta1.MigrationSpec{Source: provider.SourceGardener, Provider: "sim"}}
+	want := func() *corev1.ConfigMap { return fenceRecord(manifests.Namespace, m, migratorUser, nil, fenceScope{}) }
+	if _, err := r.writeRecord(ctx, want()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.removePolicy(ctx, name.Name) })
-	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicySpec){
-		"failures are ignored": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			ignore := admissionv1.Ignore
-			s.FailurePolicy = &ignore
-		},
-		"the condition never matches": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConditions[0].Expression = "false"
-		},
-		"everything is allowed": func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "true" },
-		"deletions are missing": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.ResourceRules[0].Operations = []admissionv1.OperationType{admissionv1.Create}
-		},
-		"a rule is missing": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.ResourceRules = s.MatchConstraints.ResourceRules[:1]
-		},
-		"a namespace selector": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-		},
-		"an object selector": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-		},
-		"an excluded rule": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.ExcludeResourceRules = s.MatchConstraints.ResourceRules[:1]
-		},
+	t.Cleanup(func() { _ = r.removeRecord(ctx, m) })
+	for what, spoil := range map[string]func(*corev1.ConfigMap){
+		"another user":      func(c *corev1.ConfigMap) { c.Data[recordUser] = "other" },
+		"no source":         func(c *corev1.ConfigMap) { delete(c.Data, recordSource) },
+		"the copies opened": func(c *corev1.ConfigMap) { c.Data[recordCopies] = "Open" },
+		"no data":           func(c *corev1.ConfigMap) { c.Data = nil },
+		"no label":          func(c *corev1.ConfigMap) { c.Labels = nil },
 	} {
-		have := &admissionv1.ValidatingAdmissionPolicy{}
-		if err := admin.Get(ctx, name, have); err != nil {
+		have := &corev1.ConfigMap{}
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(want()), have); err != nil {
 			t.Fatal(err)
 		}
-		spoil(&have.Spec)
+		spoil(have)
 		if err := admin.Update(ctx, have); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
-			t.Errorf("%s: the policy is not restored: %v", what, err)
+		if changed, err := r.writeRecord(ctx, want()); err != nil || !changed {
+			t.Errorf("%s: the record is not restored: %v", what, err)
 		}
-		if changed, err := r.applyPolicy(ctx, want()); err != nil || changed {
-			t.Errorf("%s: the policy is changed again: %v", what, err)
-		}
-	}
-	binding := bindingOf(want())
-	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicyBindingSpec){
-		"only a warning": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
-			s.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
-		},
-		"a namespace selector": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
-			s.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"a": "b"}}}
-		},
-	} {
-		have := &admissionv1.ValidatingAdmissionPolicyBinding{}
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(binding), have); err != nil {
-			t.Fatal(err)
-		}
-		spoil(&have.Spec)
-		if err := admin.Update(ctx, have); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
-			t.Errorf("binding, %s: it is not restored: %v", what, err)
+		if changed, err := r.writeRecord(ctx, want()); err != nil || changed {
+			t.Errorf("%s: the record is changed again: %v", what, err)
 		}
 	}
-	if err := r.removePolicy(ctx, name.Name); err != nil {
+	if err := r.removeRecord(ctx, m); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Get(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the policy still exists: %v", err)
+	if exists, err := r.recordExists(ctx, m); err != nil || exists {
+		t.Errorf("the record exists: %t, %v", exists, err)
+	}
+}
+
+// The fences of two Migrations have different records, and each has its own probes.
+func TestRecordsOfFencesAreDistinct(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"a-b", "d"}} {
+		m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: key[0], Name: key[1]}}
+		record := fenceRecord("system", m, migratorUser, nil, fenceScope{})
+		for _, text := range []string{record.Name, record.Data[recordProbe]} {
+			if other, found := seen[text]; found {
+				t.Errorf("%v and %s both have %s", key, other, text)
+			}
+			seen[text] = fmt.Sprint(key)
+		}
+	}
+}
+
+// Without the policies of the chart, nothing would be protected.
+func TestFenceNeedsPoliciesOfChart(t *testing.T) {
+	installPolicies(t, "default")
+	r := &Reconciler{Options: Options{Control: env.Client(t)}}
+	if missing, err := r.missingPolicy(context.Background(), "sim"); err != nil || missing != "" {
+		t.Errorf("got missing %q, %v", missing, err)
+	}
+	missing, err := r.missingPolicy(context.Background(), "other")
+	if err != nil || !strings.Contains(missing, "machinist-migrator-other-old does not exist") ||
+		!strings.Contains(missing, "migrator.enabled=true") {
+		t.Errorf("got missing %q, %v; want the name of the policy and the value of the chart", missing, err)
+	}
+}
+
+// Roles with the names of objects must contain all that the migrator removes.
+func TestRoleNamesAllDefinitionsOfOldKinds(t *testing.T) {
+	text, err := os.ReadFile("../../../config/rbac/migrator-control.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, system := range source.Systems() {
+		for _, kind := range system.Kinds() {
+			name := kind.Resource + "." + group
+			if listed := strings.Contains(string(text), "- "+name+"\n"); listed == (group == provider.SourceOpenShift) {
+				t.Errorf("the role names the definition %s: %t", name, listed)
+			}
+		}
 	}
 }

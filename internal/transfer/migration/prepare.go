@@ -41,7 +41,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 		flags[strings.TrimLeft(name, "-")] = string(value)
 	}
 	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
-		secrets: &secretReader{live: p.Control, seen: map[string]content{}}}
+		redactor: &p.redactor, secrets: &secretReader{live: p.Control, source: m.SourceNamespaceOrDefault(),
+			shared: p.SharedNamespaces, seen: map[string]content{}}}
 	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
 		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
 	})
@@ -53,6 +54,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 		return nil, nil, nodes{}, err
 	}
 	hooks.report(&plan.findings)
+	plan.findings.redact(&p.redactor)
 	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(plan.machines)), Old: int32(plan.old),
 		Copied: int32(len(own.migratedMachines())), Adopted: countAdopted(own, all)}
 	return plan, own, all, nil
@@ -182,7 +184,8 @@ func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			plan.findings.addf(provider.FindingBlocker, CodeRefused, kindOf(object)+"/"+object.GetName(), "", "%s", err.Error())
+			plan.findings.addf(provider.FindingBlocker, CodeRefused, kindOf(object)+"/"+object.GetName(), "", "%s",
+				p.redactor.inText(err.Error()))
 		default:
 			return fmt.Errorf("check whether %s %s can be created: %w", kindOf(object), object.GetName(), err)
 		}
@@ -197,7 +200,7 @@ const chunkBytes = 600 << 10
 func (p *pass) publish(ctx context.Context, plan *plan) error {
 	m := p.migration
 	var manifests strings.Builder
-	for _, object := range plan.manifests() {
+	for _, object := range plan.published() {
 		data, err := completedYAML(object)
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", kindOf(object), object.GetName(), err)

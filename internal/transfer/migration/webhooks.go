@@ -108,6 +108,8 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 
 // remedies are what to do about errors that contain a text, if the error itself does not say it.
 var remedies = []struct{ text, remedy string }{
+	{"is forbidden: User ", "If the request is in a namespace, add the namespace to the value migrator.namespaces of the " +
+		"chart machinist-provider."},
 	{"failed calling webhook", "Start the webhook server again, or remove the webhook from its configuration."},
 	{"conversion webhook", "Start the conversion webhook server again: until then, old objects cannot be read. If it " +
 		"is gone for good, set spec.conversion.strategy of the CustomResourceDefinition to None."},

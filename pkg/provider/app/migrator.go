@@ -15,6 +15,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -35,6 +36,8 @@ type migrator struct {
 	cloudQPS   float64
 	cloudBurst int
 	timing     migration.Timing
+	// sharedNamespaces are namespaces whose Secrets and ConfigMaps old objects of all namespaces may use.
+	sharedNamespaces []string
 }
 
 func (s *migrator) addFlags(fs *pflag.FlagSet) {
@@ -49,6 +52,9 @@ func (s *migrator) addFlags(fs *pflag.FlagSet) {
 		"how long an old controller may still act after the duration of the Lease that it lost")
 	fs.DurationVar(&s.timing.EmptyFor, "remove-kinds-after", s.timing.EmptyFor,
 		"how long no old object may exist before the CustomResourceDefinitions of their kinds are deleted")
+	fs.StringSliceVar(&s.sharedNamespaces, "shared-secret-namespaces", s.sharedNamespaces,
+		"namespaces whose Secrets and ConfigMaps old objects of all namespaces may use; those of other namespaces need the label "+
+			v1beta1.LabelMigrationUse+"="+v1beta1.MigrationUseAllowed)
 }
 
 func (s *migrator) validate() error {
@@ -63,6 +69,12 @@ func (s *migrator) validate() error {
 		"fence-lease-margin": s.timing.LeaseMargin, "remove-kinds-after": s.timing.EmptyFor} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("--%s is %s; it must not be negative", flag, d))
+		}
+	}
+	for _, namespace := range s.sharedNamespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--shared-secret-namespaces contains %q, which is not the name of a namespace: %s",
+				namespace, problems[0]))
 		}
 	}
 	return errors.Join(errs...)
@@ -135,14 +147,16 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 		cloudOptions.Limiter = rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
 	}
 	options := migration.Options{
-		Cloud:     cloud.New(cloudOptions),
-		ClusterID: op.ClusterID,
-		Control:   control.Live,
-		Fresh:     func() (client.Client, error) { return freshClient(control) },
-		User:      ownUser(mgr.GetConfig()),
-		Clock:     realClock,
-		Timing:    s.timing,
-		Metrics:   migrationMetrics,
+		Cloud:            cloud.New(cloudOptions),
+		ClusterID:        op.ClusterID,
+		Control:          control.Live,
+		Fresh:            func() (client.Client, error) { return freshClient(control) },
+		SystemNamespace:  op.OwnNamespace(),
+		SharedNamespaces: s.sharedNamespaces,
+		User:             ownUser(mgr.GetConfig()),
+		Clock:            realClock,
+		Timing:           s.timing,
+		Metrics:          migrationMetrics,
 	}
 	if target := op.Target(); target != nil {
 		options.Target = target.Live

@@ -1,0 +1,122 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// description is what the old system created the instances of a class from, with the values of all references.
+type description struct {
+	spec        map[string]any
+	credentials map[string][]byte
+	// secrets are the parts that come from Secrets.
+	secrets []secretPart
+}
+
+// secretPart is a part of a description that comes from Secrets: one value in spec, or the credentials.
+type secretPart struct {
+	// path is the path of the reference in the old object, and from names what it refers to.
+	path, from string
+	// at is the path of the value in spec. It is empty for the credentials.
+	at    []string
+	value string
+}
+
+// describe reads the Secrets and ConfigMaps of the class's description. If one of them cannot be used, it reports that, and
+// the description is not complete.
+func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
+	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
+	complete = true
+	usable := func(problem *unusable, object, path string) bool {
+		if problem != nil {
+			p.blockf(problem.code, object, path, "%s", problem.message)
+			complete = false
+		}
+		return problem == nil
+	}
+	for _, value := range c.old.Values {
+		data, problem, err := p.secrets.entry(ctx, value.From)
+		if err != nil {
+			return false, err
+		}
+		path := c.old.Path + "." + strings.Join(value.Path, ".")
+		if usable(problem, c.from, path) {
+			setPath(d.spec, value.Path, string(data))
+			d.addSecret(value, path, string(data))
+		}
+	}
+	var names []string
+	for _, name := range c.old.Credentials {
+		data, problem, err := p.secrets.all(ctx, "Secret", name)
+		if err != nil {
+			return false, err
+		}
+		if usable(problem, c.from, c.old.Path) {
+			maps.Copy(d.credentials, data)
+			names = append(names, name.String())
+		}
+	}
+	if ref := p.migration.Spec.CredentialsRef; ref != nil {
+		name := types.NamespacedName{Namespace: p.migration.Namespace, Name: ref.Name}
+		data, problem, err := p.secrets.own(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		if usable(problem, "Migration/"+p.migration.Name, "spec.credentialsRef") {
+			maps.Copy(d.credentials, data)
+			names = append(names, name.String())
+		}
+	}
+	if len(d.credentials) > 0 {
+		d.secrets = append(d.secrets, secretPart{path: c.old.Path, from: "Secret " + strings.Join(names, " or ")})
+	}
+	for _, part := range d.secrets {
+		p.redactor.add([]byte(part.value))
+	}
+	for _, value := range d.credentials {
+		p.redactor.add(value)
+	}
+	c.description = d
+	return complete, nil
+}
+
+func (d *description) addSecret(value source.Value, path, data string) {
+	if value.From.Kind != "Secret" {
+		return
+	}
+	d.secrets = append(d.secrets, secretPart{path: path, at: value.Path, value: data,
+		from: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
+}
+
+// with returns the description with other values in one part.
+func (d *description) with(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {
+	if len(part.at) > 0 {
+		spec := runtime.DeepCopyJSON(d.spec)
+		setPath(spec, part.at, change(part.value))
+		return spec, d.credentials
+	}
+	credentials := map[string][]byte{}
+	for key, value := range d.credentials {
+		credentials[key] = []byte(change(string(value)))
+	}
+	return d.spec, credentials
+}
+
+// legacyOf returns a description in the form that drivers take.
+func (p *planner) legacyOf(c *class, spec map[string]any, credentials map[string][]byte) (provider.Legacy, error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return provider.Legacy{}, fmt.Errorf("encode the description of class %s: %w", c.name, err)
+	}
+	return provider.Legacy{Source: p.system.Group(), Provider: c.old.Provider, Spec: provider.NewSecret(raw),
+		Credentials: provider.NewCredentials(credentials)}, nil
+}

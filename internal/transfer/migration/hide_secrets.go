@@ -1,0 +1,141 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// A providerSpec cannot refer to Secrets. If an old description takes a field from a Secret, the converted class contains
+// the value, and so does everything that shows the class. An author of old objects could publish any Secret in this way. So
+// the plan shows such classes without the values, and reports a loss for each reference.
+
+// hideSecrets sets the form of the class that users read before the class is created. converted is the spec of the class
+// without the override.
+func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.MachineClassSpec, facts []byte) error {
+	c.shown = c.object
+	spec, err := decoded(c, c.object.Spec.ProviderSpec)
+	if err != nil {
+		return err
+	}
+	shown := runtime.DeepCopyJSON(spec)
+	for _, part := range c.description.secrets {
+		other, err := p.convertedWithout(ctx, c, part, converted, facts)
+		if err != nil {
+			return err
+		}
+		paths := differences(spec, other, nil)
+		if len(paths) == 0 {
+			continue
+		}
+		var fields []string
+		for _, path := range paths {
+			setPath(shown, path, redacted)
+			fields = append(fields, "providerSpec."+strings.Join(path, "."))
+		}
+		p.plan.findings.addf(provider.FindingLoss, CodeSecretInClass, c.from, part.path, "The value of %s comes from %s, and "+
+			"a class cannot refer to a Secret. Everyone who may read the class %s can read the value. Accept that, or set the "+
+			"field with spec.overrides.", strings.Join(fields[:min(len(fields), maxFields)], ", "), part.from, c.name)
+	}
+	if reflect.DeepEqual(spec, shown) {
+		return nil
+	}
+	raw, err := json.Marshal(shown)
+	if err != nil {
+		return fmt.Errorf("encode class %s: %w", c.name, err)
+	}
+	c.shown = c.object.DeepCopy()
+	c.shown.Spec.ProviderSpec.Raw = raw
+	return nil
+}
+
+// maxFields is how many fields a finding names.
+const maxFields = 3
+
+// convertedWithout returns the providerSpec that the class would have if a part of the description had other values. What
+// differs from the real one depends on these values. If the driver cannot convert the description, everything differs.
+func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPart, converted *v1beta1.MachineClassSpec,
+	facts []byte) (map[string]any, error) {
+	spec, credentials := c.description.with(part, disguise)
+	legacy, err := p.legacyOf(c, spec, credentials)
+	if err != nil {
+		return nil, err
+	}
+	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: legacy, Facts: facts})
+	if err != nil {
+		return map[string]any{}, nil // These values are not those of the user, who cannot correct them.
+	}
+	other := *converted.DeepCopy()
+	other.ProviderSpec = &runtime.RawExtension{Raw: imported.Spec}
+	if i := p.overrideOf(c); i >= 0 {
+		if patched, problem := p.patched(other, p.migration.Spec.Overrides[i].Patch.Raw); problem == "" {
+			other = patched
+		}
+	}
+	return decoded(c, other.ProviderSpec)
+}
+
+// decoded returns the content of a providerSpec of the class.
+func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(spec.Raw, &content); err != nil { // Unlike json.Unmarshal, this keeps integers.
+		return nil, fmt.Errorf("decode class %s: its providerSpec is not a JSON object", c.name)
+	}
+	return content, nil
+}
+
+// disguise returns another value of the same form, so that a driver accepts it where it accepts the value.
+func disguise(value string) string {
+	switch value {
+	case "true":
+		return "false"
+	case "false":
+		return "true"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return 'a' + (r-'a'+13)%26
+		case r >= 'A' && r <= 'Z':
+			return 'A' + (r-'A'+13)%26
+		case r >= '0' && r <= '9':
+			return '0' + (r-'0'+5)%10
+		}
+		return r
+	}, value)
+}
+
+// differences returns the paths of the smallest parts of a that b does not have.
+func differences(a, b any, path []string) (all [][]string) {
+	switch a := a.(type) {
+	case map[string]any:
+		if b, ok := b.(map[string]any); ok {
+			for _, key := range slices.Sorted(maps.Keys(a)) {
+				all = append(all, differences(a[key], b[key], append(slices.Clone(path), key))...)
+			}
+			return all
+		}
+	case []any:
+		if b, ok := b.([]any); ok && len(a) == len(b) {
+			for i := range a {
+				all = append(all, differences(a[i], b[i], append(slices.Clone(path), strconv.Itoa(i)))...)
+			}
+			return all
+		}
+	}
+	if reflect.DeepEqual(a, b) {
+		return nil
+	}
+	return [][]string{path}
+}

@@ -1,0 +1,117 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
+)
+
+// secretReader reads the Secrets and ConfigMaps that old objects refer to, each once. An author of old objects can refer
+// to any Secret in the cluster, also to one that the author may not read. So the migrator reads only those in the
+// namespace of the old objects and in shared namespaces, and those whose owner allows it with a label.
+type secretReader struct {
+	live client.Reader
+	// source is the namespace of the old objects.
+	source string
+	// shared are namespaces whose Secrets and ConfigMaps all old objects may use.
+	shared []string
+	seen   map[string]content
+}
+
+type content struct {
+	data    map[string][]byte
+	problem *unusable
+}
+
+// unusable is the reason why a Secret or ConfigMap cannot be used, with the code of the finding about it.
+type unusable struct{ code, message string }
+
+// all returns the entries of a Secret or ConfigMap, or why they cannot be used.
+func (r *secretReader) all(ctx context.Context, kind string, name types.NamespacedName) (map[string][]byte, *unusable,
+	error) {
+	outside := name.Namespace != r.source && !slices.Contains(r.shared, name.Namespace)
+	return r.read(ctx, kind, name, outside)
+}
+
+// own returns the entries of a Secret that the Migration itself names. Its author may read that Secret.
+func (r *secretReader) own(ctx context.Context, name types.NamespacedName) (map[string][]byte, *unusable, error) {
+	return r.read(ctx, "Secret", name, false)
+}
+
+// read reads a Secret or ConfigMap. If needsConsent is set, it must have the label that allows its use.
+func (r *secretReader) read(ctx context.Context, kind string, name types.NamespacedName, needsConsent bool) (
+	map[string][]byte, *unusable, error) {
+	key := fmt.Sprintf("%s/%s/%t", kind, name, needsConsent)
+	if c, found := r.seen[key]; found {
+		return c.data, c.problem, nil
+	}
+	var object client.Object
+	switch kind {
+	case "Secret":
+		object = &corev1.Secret{}
+	case "ConfigMap":
+		object = &corev1.ConfigMap{}
+	default:
+		return nil, &unusable{CodeSecretUnreadable, fmt.Sprintf("Values can be read from a Secret or ConfigMap, not from "+
+			"a %s.", kind)}, nil
+	}
+	var c content
+	switch err := r.live.Get(ctx, name, object); {
+	case needsConsent && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
+		err == nil && object.GetLabels()[v1beta1.LabelMigrationUse] != v1beta1.MigrationUseAllowed):
+		// The message is the same for all of these cases, so that it does not show which Secrets exist.
+		c.problem = &unusable{CodeSecretNotAllowed, fmt.Sprintf("%[1]s %[2]s is not in the namespace %[3]s of the old "+
+			"objects. Create a copy there and refer to it. Or allow its use with the label %[4]s=%[5]s, and add the namespace "+
+			"%[6]s to the value migrator.namespaces of the chart machinist-provider, if it is missing there.", kind, name,
+			r.source, v1beta1.LabelMigrationUse, v1beta1.MigrationUseAllowed, name.Namespace)}
+	case apierrors.IsNotFound(err):
+		c.problem = &unusable{CodeSecretUnreadable, fmt.Sprintf("%s %s does not exist.", kind, name)}
+	case apierrors.IsForbidden(err):
+		c.problem = &unusable{CodeSecretUnreadable, fmt.Sprintf("The migrator may not read %s %s. Add the namespace %s to "+
+			"the value migrator.namespaces of the chart machinist-provider.", kind, name, name.Namespace)}
+	case err != nil:
+		return nil, nil, fmt.Errorf("read %s %s: %w", kind, name, err)
+	default:
+		c.data = entriesOf(object)
+	}
+	r.seen[key] = c
+	return c.data, c.problem, nil
+}
+
+func entriesOf(object client.Object) map[string][]byte {
+	switch o := object.(type) {
+	case *corev1.Secret:
+		return o.Data
+	case *corev1.ConfigMap:
+		data := map[string][]byte{}
+		maps.Copy(data, o.BinaryData)
+		for key, value := range o.Data {
+			data[key] = []byte(value)
+		}
+		return data
+	}
+	return nil
+}
+
+// entry returns one entry of a Secret or ConfigMap, or why it cannot be used.
+func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, *unusable, error) {
+	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	data, problem, err := r.all(ctx, ref.Kind, name)
+	if err != nil || problem != nil {
+		return nil, problem, err
+	}
+	value, found := data[ref.Key]
+	if !found {
+		return nil, &unusable{CodeSecretUnreadable, fmt.Sprintf("%s %s has no entry %s.", ref.Kind, name, ref.Key)}, nil
+	}
+	return value, nil, nil
+}

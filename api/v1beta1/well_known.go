@@ -152,12 +152,14 @@ const (
 
 	// AnnotationRemoveOrphansUntil on a MachineClass is a time (RFC 3339) at most MaxOrphanRemoval in the future. Until
 	// then, instances without a Machine that are found with the class are removed although OrphanRemovalBlocked is True.
+	// It concerns only instances whose tags name the namespace of the class, or a namespace in which no class finds them.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
 	// AnnotationAdoptFromCluster on a MachineClass is the cluster ID of a control cluster that was lost or from which a
 	// fleet was moved. Machines of the class may adopt instances with the tags of that cluster and of a Machine with the
-	// same namespace and name. The permission lasts until AnnotationAdoptFromClusterUntil. The processes of the former
-	// cluster must not run any more, because otherwise two installations would manage the same instance.
+	// same namespace and name, if a list for the class covers them. The permission lasts until
+	// AnnotationAdoptFromClusterUntil. The processes of the former cluster must not run any more, because otherwise two
+	// installations would manage the same instance.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
 
 	// AnnotationAdoptFromClusterUntil is the time (RFC 3339), at most MaxAdoptionFromCluster in the future, until which

@@ -130,8 +130,8 @@ func (s *instanceStep) readAddresses(ctx context.Context) {
 		return
 	}
 	instance, err := s.get(ctx, inputs)
-	if err == nil && hasIP(instance.Addresses) && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil {
-		s.machine.Status.Addresses = instance.Addresses
+	if err == nil && hasIP(instance.AllAddresses()) && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil {
+		s.machine.Status.Addresses = instance.AllAddresses()
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		// Truncated as in storage. Otherwise it would seem to change at every read.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}
 	}
-	m.Status.Addresses = instance.Addresses
+	m.Status.Addresses = instance.AllAddresses()
 	if m.Status.NodeRef == nil && m.Status.Phase == v1beta1.MachineUpdating {
 		m.Status.Phase = v1beta1.MachineProvisioned // The new instance has yet to become a Node.
 	}
@@ -284,7 +284,7 @@ func (s *instanceStep) refresh(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	s.machine.Status.Addresses = instance.Addresses
+	s.machine.Status.Addresses = instance.AllAddresses()
 	if instance.State != provider.StatePending {
 		s.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
 	}

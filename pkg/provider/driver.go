@@ -80,6 +80,9 @@ type Driver interface {
 	// credentials and providerSpec. It never returns other instances. It also returns the parts that carry the tag and
 	// belong to no instance.
 	//
+	// An invalid providerSpec must not widen the scope: if the scope depends on the providerSpec, List fails. A user who
+	// may write a class can confirm the removal of orphans in its scope.
+	//
 	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's list
 	// repeats entries or changes its order. If any page fails, List returns an error and never an early end of the list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
@@ -108,6 +111,10 @@ type Adopter interface {
 	// Adopt sets req.Tags on the instance. It fails with FailedPrecondition if the instance carries the tags of another
 	// cluster or machine, unless they are exactly those of req.Former (see AdoptRequest.Replaces), which Adopt replaces.
 	// If the answer is lost, the tags become visible within CreateSettle or never.
+	//
+	// If the credentials reach instances of others, Adopt asks for a mark on the instance that only users of the cloud can
+	// set, such as a tag. Without it, every user who may create a Machine could delete any of these instances. The tags of
+	// req.Former take the place of the mark only for an instance that List covers for the class.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 

@@ -92,6 +92,9 @@ type Located struct {
 	MachineUID types.UID
 	// Collected reports whether the instance or one of its parts carries tags by which the old system would delete it.
 	Collected bool
+	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to do.
+	// It is empty if the driver knows no reason. The migration begins only when it is empty for all instances.
+	NotAdoptable string
 	// Facts is what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and contains no
 	// secrets.
 	Facts []byte

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +42,14 @@ type Instance struct {
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
 	// cannot know it.
-	NodeName  string
+	NodeName string
+	// Addresses are the addresses that the cloud itself assigned or confirmed. Machinist approves serving certificates for
+	// them.
 	Addresses []corev1.NodeAddress
+	// GuestAddresses are addresses that only the guest reports, such as through an agent. A guest can report any address,
+	// such as that of an API server. Machinist shows them, and approves serving certificates for them only within the
+	// ranges of --approve-guest-addresses.
+	GuestAddresses []corev1.NodeAddress
 
 	// Type, Region and Zone are the provider's names, at most 256 bytes each.
 	Type   string
@@ -61,6 +68,17 @@ type Instance struct {
 	// addition to ProviderID, to find and delete the instance when the class no longer exists. Machinist records it and
 	// passes it to later calls.
 	Scope string
+}
+
+// AllAddresses returns Addresses and GuestAddresses, without duplicates.
+func (in *Instance) AllAddresses() []corev1.NodeAddress {
+	all := slices.Clip(in.Addresses)
+	for _, a := range in.GuestAddresses {
+		if !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID. Otherwise it returns

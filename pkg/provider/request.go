@@ -164,7 +164,8 @@ type AdoptRequest struct {
 	ProviderID string
 	Tags       map[string]string
 	// Former is the identity that the new tags replace, if the instance carries exactly the tags of that identity: the
-	// Machine before its control cluster was lost or moved. Nil means that Adopt replaces no tags.
+	// Machine before its control cluster was lost or moved. Nil means that Adopt replaces no tags. A user who may write
+	// classes chooses the former cluster, so Adopt limits it to the scope of the class: see Adopter.
 	Former *Identity
 }
 

@@ -80,10 +80,15 @@ func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq
 	})
 }
 
-// pages iterates over the results of read, page by page, and ends with the first error.
+// maxPages is the maximum number of pages of one list. By default, a page has up to a thousand entries.
+const maxPages = 10_000
+
+// pages iterates over the results of read, page by page, and ends with the first error. More than maxPages are an
+// error.
 func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		for next := ""; ; {
+		next := ""
+		for range maxPages {
 			page, after, err := read(next)
 			if err != nil {
 				yield(nil, err)
@@ -98,6 +103,7 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 				return
 			}
 		}
+		yield(nil, provider.Errorf(provider.Internal, "the list has more than %d pages", maxPages))
 	}
 }
 

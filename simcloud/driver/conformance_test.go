@@ -37,9 +37,9 @@ func TestTheDriverConforms(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
 			// Each address is deleted at the latest with its instance. No operation on a running instance can fail halfway, and
-			// an address is created with its instance.
+			// an address is created with its instance. The cloud does not ask guests for addresses.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
-				conformance.UntaggedParts, conformance.PartsReserved}
+				conformance.UntaggedParts, conformance.PartsReserved, conformance.GuestClaims}
 			if settings != (simcloud.Settings{}) {
 				never = append(never, conformance.HugeAnswers) // The length of answers does not depend on these settings.
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -190,4 +191,79 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	m.awaitTerminated(old...)
 	m.awaitNodesGone(old...)
 	m.awaitRunning(4)
+}
+
+// A user who may write classes and Secrets in one namespace, with credentials of an account that another namespace uses
+// too, confirms the removal of that namespace's instances. The user's class confirms only the removal of instances of
+// the user's own namespace.
+//
+// Rule: confirmation-within-namespace.
+func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
+	m.removeDelays()
+	m.createFleet(0, nil)
+	// Without the process, all instances appear at once, so that they are most of the instances.
+	if err := m.Provider.Stop(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	const tenantNamespace = "a-tenant" // Its class is sorted before those of the other namespace.
+	id := m.clusterID()
+	var theirs []simcloud.Instance
+	for i := range 3 {
+		theirs = append(theirs, m.createOrphan(id, fmt.Sprintf("%s/lost-%d", namespace, i)))
+	}
+	own := m.createOrphan(id, tenantNamespace+"/lost")
+
+	class, credentials := &v1beta1.MachineClass{}, &corev1.Secret{}
+	err := errors.Join(
+		m.control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}),
+		m.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.SmallClass}, class),
+		m.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, credentials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := m.asTenant(tenantNamespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: credentials.Name,
+		Labels: credentials.Labels}, Data: credentials.Data}
+	eventually(t, "the tenant may create Secrets", func() (bool, string) {
+		err := tenant.Create(ctx, secret.DeepCopy())
+		return err == nil, errorText(err)
+	})
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	attack := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: class.Name,
+		Annotations: map[string]string{v1beta1.AnnotationRemoveOrphansUntil: until}}, Spec: *class.Spec.DeepCopy()}
+	attack.Spec.UserDataRef = nil
+	if err := tenant.Create(ctx, attack); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Provider.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// When the instance of the tenant's own namespace is gone, the confirmation was acted upon.
+	m.awaitTerminated(own)
+	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned)
+	m.wantUntouched(theirs...)
+	m.confirmOrphanRemoval()
+	m.awaitTerminated(theirs...)
+}
+
+// asTenant returns the client of a user who may write classes and Secrets in a namespace.
+func (m *machinist) asTenant(namespace string) client.Client {
+	m.t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machineclasses"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
+	}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: meta,
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}
+	for _, o := range []client.Object{role, binding} {
+		if err := m.control.Create(context.Background(), o); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return m.as("tenant")
 }

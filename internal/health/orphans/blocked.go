@@ -35,7 +35,7 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets OrphanRemovalBlocked on each class with which orphans were found that wait for a confirmation, and
+// reportBlocked sets OrphanRemovalBlocked on each class that can confirm the removal of orphans that wait for it, and
 // removes it from the others. It leaves the condition in place while the next pass still has to decide about an orphan,
 // because after a restart each orphan is new.
 //
@@ -44,8 +44,8 @@ func blockedReason(source client.Object) string {
 // reports the same.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
-	waiting, counts := map[*scope]int{}, map[Outcome]int{}
-	names := map[*scope]map[Outcome][]string{}
+	waiting, counts := map[client.Object]int{}, map[Outcome]int{}
+	names := map[client.Object]map[Outcome][]string{}
 	orphaned := map[string]bool{}
 	for _, d := range state.orphans() {
 		orphaned[d.ID] = true
@@ -55,14 +55,14 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 		if !orphaned[d.ID] || state.Confirmed[d.ID] {
 			continue
 		}
-		s := scopes[d.ID]
-		waiting[s]++
+		source := scopes[d.ID].sourceOf(namespaceOf(&d.Instance))
+		waiting[source]++
 		if blockedReasons[d.Outcome] != "" {
 			counts[d.Outcome]++
-			if names[s] == nil {
-				names[s] = map[Outcome][]string{}
+			if names[source] == nil {
+				names[source] = map[Outcome][]string{}
 			}
-			names[s][d.Outcome] = append(names[s][d.Outcome], d.name())
+			names[source][d.Outcome] = append(names[source][d.Outcome], d.name())
 		}
 	}
 	c.Metrics.setBlocked(counts)
@@ -87,13 +87,10 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 			if !ok || !c.Rules.Shard.Owns(class.Namespace) {
 				continue // Another shard reports on its own classes.
 			}
-			want := metav1.Condition{}
-			if source == s.source {
-				want = blockedCondition(class, names[s], state.Now)
-			}
+			want := blockedCondition(class, names[source], state.Now)
 			switch reports := blockedReason(source); {
 			case want.Type != "":
-			case reports == "", waiting[s] > 0:
+			case reports == "", waiting[source] > 0:
 				continue // There is no condition, or it may still be true.
 			case reports == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
 				if reporting < 2 {

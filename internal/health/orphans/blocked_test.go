@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/health/orphans/ledger"
@@ -199,6 +201,62 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	w.wantBlocked("small", "", "")
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
 		t.Errorf("the metric is %v, %d deletions were sent", n, w.cloud.Deletes())
+	}
+}
+
+// A user who may write the classes of one namespace, with credentials that another namespace uses too, confirms the
+// removal of that namespace's instances. Only a class of their own namespace confirms it.
+//
+// Rule: confirmation-within-namespace.
+func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
+	for name, spec := range map[string]string{"in one list": `{"a":1}`, "in a list of its own": `{"a":2}`} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.collector.Rules.Namespace = ""
+			// The name is sorted before that of the other namespace, so its class is the first of the scope.
+			theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
+			w.create(theirs)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Name, Name: "c",
+				Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
+				StringData: map[string]string{"account": "small"}}
+			w.create(secret)
+			class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Name, Name: "c",
+				Annotations: map[string]string{
+					v1beta1.AnnotationRemoveOrphansUntil: w.clock.Now().Add(20 * time.Hour).Format(time.RFC3339)}},
+				Spec: v1beta1.MachineClassSpec{Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(spec)},
+					CredentialsRef: &v1beta1.LocalRef{Name: "c"}}}
+			w.create(class)
+			var all []provider.Instance
+			for n := range 3 {
+				all = append(all, w.lost(n))
+			}
+			own := w.lost(3, func(in *provider.Instance) { in.MachineKey = theirs.Name + "/m" })
+			w.reconcile()
+			w.pass()
+			w.want(all...) // The attacker's class confirms the removal of the instance of its own namespace.
+			w.pass()
+			w.want(all...)
+			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "3 instances have no Machine")
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+				t.Fatal(err)
+			}
+			if reason := blockedReason(class); reason != "" {
+				t.Errorf("the attacker's class reports %s, and %s is gone", reason, own.ProviderID)
+			}
+			// While the class of the namespace cannot be used for a list, it is unknown what it would find.
+			if err := w.api.Delete(t.Context(), w.secret("small")); err != nil {
+				t.Fatal(err)
+			}
+			w.pass()
+			w.pass()
+			w.want(all...)
+			lost := &corev1.Secret{ObjectMeta: w.meta("small"), StringData: map[string]string{"account": "small"}}
+			lost.Labels = secret.Labels
+			w.create(lost)
+			w.confirm("small", w.clock.Now().Add(time.Hour).Format(time.RFC3339))
+			w.pass()
+			w.want()
+		})
 	}
 }
 

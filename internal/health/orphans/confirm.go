@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/health/orphans/ledger"
 	"machinist.dev/machinist/internal/platform/permitted"
 )
 
@@ -17,7 +18,8 @@ import (
 // classes report. It reads the classes at the API server. A process that starts with an old view of a class would not
 // know that most instances were orphaned. The status of a class may also have been cleared, so a process without
 // observations asks the Ledger as well.
-func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
+func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope,
+	unlisted []ledger.Unlisted) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
 	if len(orphans) == 0 {
@@ -35,6 +37,10 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 			state.Blocked = true
 		}
 	}
+	incomplete := map[string]bool{}
+	for _, u := range unlisted {
+		incomplete[namespaceIn(u.Source)] = true
+	}
 	if state.Before == nil && c.Ledger != nil {
 		remembered, err := c.Ledger.MostOrphaned(ctx, c.Cloud.Name(), c.Rules.Namespace)
 		if err != nil {
@@ -43,8 +49,9 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 		state.Blocked = state.Blocked || remembered
 	}
 	for _, d := range orphans {
-		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool {
-			return confirmed[source.GetUID()]
+		s, namespace := scopes[d.ID], namespaceOf(&d.Instance)
+		state.Confirmed[d.ID] = slices.ContainsFunc(s.sources, func(source client.Object) bool {
+			return confirmed[source.GetUID()] && s.confirms(source, namespace, incomplete)
 		}) || state.deletedByForce(&d.Instance)
 		if len(d.Parts) > 0 {
 			continue

@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -21,9 +22,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	}
 	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances,
 		ForceDeleted: forced}
-	// scopes are by the IDs of decisions. An instance is read again and removed with the scope in which it was found.
-	scopes := map[string]*scope{}
-	parts := map[string]bool{}
+	var lists []provider.ListPage
 	var listed []*scope
 	scopesKnown, unlisted := c.scopesOf(ctx, known)
 	for _, s := range scopesKnown {
@@ -33,27 +32,16 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 			unlisted = append(unlisted, unlistedFor(s, err)...)
 			continue
 		}
-		listed = append(listed, s)
-		for _, in := range found.Instances {
-			if scopes[in.ProviderID] == nil {
-				scopes[in.ProviderID] = s
-				state.Instances = append(state.Instances, in)
-			}
-		}
-		for _, leftovers := range groupLeftovers(nameOf(s.source), found.Leftovers, parts) {
-			if scopes[leftovers.ID] == nil {
-				scopes[leftovers.ID] = s
-				state.Leftovers = append(state.Leftovers, leftovers)
-			}
-		}
+		listed, lists = append(listed, s), append(lists, found)
 	}
+	scopes := state.addLists(listed, lists)
 	c.checkMissingInstances(ctx, listed, scopes)
 	if state.candidates() {
 		if state.Live, state.Elsewhere, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Not removing orphans: the Machines cannot be listed")
 		}
 	}
-	if err := c.confirmLive(ctx, &state, scopes); err != nil {
+	if err := c.confirmLive(ctx, &state, scopes, unlisted); err != nil {
 		state.Live = nil
 		c.log(ctx).Error(err, "Not removing orphans: their Nodes or the confirmations of their removal cannot be read")
 	}
@@ -75,6 +63,33 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	page.DropForceDeleted(finished)
 	c.record(ctx, now, page)
 	return plan
+}
+
+// addLists adds what was found in the scopes, each once. It returns the scopes by the IDs of decisions. An instance is
+// read again and removed with its scope. If several scopes contain an instance, it belongs to one with a class in the
+// namespace of its Machine.
+func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]*scope {
+	scopes, parts := map[string]*scope{}, map[string]bool{}
+	for _, own := range []bool{true, false} {
+		for i, at := range listed {
+			for _, in := range lists[i].Instances {
+				if at.hasClassIn(namespaceOf(&in)) == own && scopes[in.ProviderID] == nil {
+					scopes[in.ProviderID] = at
+					s.Instances = append(s.Instances, in)
+				}
+			}
+			found := slices.DeleteFunc(slices.Clone(lists[i].Leftovers), func(l provider.Leftover) bool {
+				return at.hasClassIn(namespaceIn(l.MachineKey)) != own
+			})
+			for _, leftovers := range groupLeftovers(nameOf(at.source), found, parts) {
+				if scopes[leftovers.ID] == nil {
+					scopes[leftovers.ID] = at
+					s.Leftovers = append(s.Leftovers, leftovers)
+				}
+			}
+		}
+	}
+	return scopes
 }
 
 // checkMissingInstances makes the controllers of Machines check their instances if no list contains them. An instance
@@ -100,6 +115,7 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 		in := &d.Instance
 		observation := plan.Observations[d.ID]
 		at := scopes[d.ID]
+		source := at.sourceOf(namespaceOf(in))
 		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched",
 			in.LaunchTime)
 		if len(d.Parts) > 0 {
@@ -122,11 +138,11 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 			case err != nil:
 				log.Error(err, "Cannot remove an orphan")
 				c.Metrics.count(actionFailed)
-				batch.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
+				batch.add(source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
 			case removed && !observation.Reported:
 				log.Info("Removed an orphan")
 				c.Metrics.count(actionDeleted)
-				batch.add(at.source, reasonDeleted, d.name())
+				batch.add(source, reasonDeleted, d.name())
 				observation.Reported = true
 			}
 			plan.Observations[d.ID] = observation
@@ -136,7 +152,7 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 			}
 			if !observation.Warned {
 				log.Info("An orphan is not removed until an administrator confirms its removal", "reason", blockedReasons[outcome])
-				batch.add(at.source, reasonBlocked, d.name())
+				batch.add(source, reasonBlocked, d.name())
 				observation.Warned = true
 			}
 			plan.Observations[d.ID] = observation
@@ -147,7 +163,7 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 			if outcome == Report {
 				log.Info("Found an orphan, and left it in place because of --orphan-action=report")
 				c.Metrics.count(actionReported)
-				batch.add(at.source, reasonFound, d.name())
+				batch.add(source, reasonFound, d.name())
 			} else {
 				log.Info("Found a second instance of a Machine, and left it in place", "recorded", known.recorded[in.MachineUID])
 				c.Metrics.count(actionDuplicate)

@@ -324,8 +324,11 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 	return most
 }
 
-func namespaceOf(in *provider.Instance) string {
-	namespace, _, _ := strings.Cut(in.MachineKey, "/")
+func namespaceOf(in *provider.Instance) string { return namespaceIn(in.MachineKey) }
+
+// namespaceIn returns the namespace in "namespace/name".
+func namespaceIn(key string) string {
+	namespace, _, _ := strings.Cut(key, "/")
 	return namespace
 }
 

@@ -52,7 +52,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 			FirstSeen: observation.First, Outcome: string(d.Outcome),
 		}
 		if s := scopes[d.ID]; s != nil {
-			e.Source = nameOf(s.source)
+			e.Source = nameOf(s.sourceOf(namespaceOf(&d.Instance)))
 		}
 		if launched := d.Instance.LaunchTime; !launched.IsZero() {
 			e.Launched = &launched

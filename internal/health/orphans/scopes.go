@@ -39,6 +39,36 @@ type scope struct {
 	machines []*v1beta1.Machine
 }
 
+// hasClassIn reports whether a class of a namespace leads to the scope.
+func (s *scope) hasClassIn(namespace string) bool { return s.classIn(namespace) != nil }
+
+// classIn returns the first class of a namespace that leads to the scope, nil if there is none.
+func (s *scope) classIn(namespace string) client.Object {
+	for _, source := range s.sources {
+		if _, isClass := source.(*v1beta1.MachineClass); isClass && source.GetNamespace() == namespace {
+			return source
+		}
+	}
+	return nil
+}
+
+// sourceOf returns the object on which orphans of a namespace are reported: a class of the namespace or, if there is
+// none, source.
+func (s *scope) sourceOf(namespace string) client.Object {
+	if class := s.classIn(namespace); class != nil {
+		return class
+	}
+	return s.source
+}
+
+// confirms reports whether an administrator can confirm, with an object, the removal of orphans of a namespace. A user
+// who may write the classes of one namespace must not decide about the instances of another. If no class of the
+// orphans' own namespace finds them, the other classes are the only way to remove them. unlisted has the namespaces
+// whose instances could not all be listed, so that it is unknown what their classes find.
+func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
+	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
+}
+
 // snapshot is the content of the cache when a pass begins.
 type snapshot struct {
 	// recorded are the provider IDs of all Machines by UID. The ID is empty for a Machine without an instance.

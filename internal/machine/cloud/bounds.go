@@ -51,13 +51,19 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	if len(validation.IsDNS1123Subdomain(out.NodeName)) > 0 {
 		out.NodeName = "" // A truncated name could be the name of another Node.
 	}
-	out.Addresses = nil
-	for _, a := range in.Addresses {
-		if len(out.Addresses) < maxAddresses && usable(a) {
-			out.Addresses = append(out.Addresses, a)
+	out.Addresses = usableAddresses(in.Addresses, maxAddresses)
+	out.GuestAddresses = usableAddresses(in.GuestAddresses, maxAddresses-len(out.Addresses))
+	return &out, nil
+}
+
+// usableAddresses returns the usable addresses, at most as many as the limit.
+func usableAddresses(all []corev1.NodeAddress, limit int) (out []corev1.NodeAddress) {
+	for _, a := range all {
+		if len(out) < limit && usable(a) {
+			out = append(out, a)
 		}
 	}
-	return &out, nil
+	return out
 }
 
 func usable(a corev1.NodeAddress) bool {

@@ -25,6 +25,8 @@ const (
 	CodeSeveralInstances = "SeveralInstances"
 	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same provider ID.
 	CodeNodeMismatch = "NodeMismatch"
+	// CodeNotAdoptable: the provider refuses to adopt the instance in its present state.
+	CodeNotAdoptable = "NotAdoptable"
 	// CodeNoInstance: the old machine has no instance, so no Machine is created for it.
 	CodeNoInstance = "NoInstance"
 	// CodeUnnamedInstance: no old machine has this instance of the old system.

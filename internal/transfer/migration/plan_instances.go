@@ -149,6 +149,10 @@ func (p *planner) machine(m candidate, in located) {
 		p.blockf(CodeNodeMismatch, m.displayName, "", "%s", problem)
 		return
 	}
+	if in.notAdoptable != "" {
+		p.blockf(CodeNotAdoptable, m.displayName, "", "The provider cannot adopt the instance %s: %s.", in.ProviderID,
+			in.notAdoptable)
+	}
 	if other := p.own.byProviderID[in.ProviderID]; other != nil && oldUID(other) != m.old.GetUID() {
 		p.blockf(CodeInstanceClaimed, m.displayName, "", "Machine %s already has the instance %s. Delete the old object "+
 			"or the Machine, whichever is not in use. If two Migrations have this instance, abort one of them.",
@@ -168,8 +172,10 @@ func (p *planner) machine(m candidate, in located) {
 type located struct {
 	ProviderID string
 	Collected  bool
-	state      provider.InstanceState
-	facts      []byte
+	// notAdoptable is why the provider cannot adopt the instance, empty if it knows no reason.
+	notAdoptable string
+	state        provider.InstanceState
+	facts        []byte
 }
 
 // locatedIndex finds the instances of one class by UID, name and provider ID.
@@ -183,7 +189,7 @@ func indexOf(all []provider.Located) locatedIndex {
 	for i := range all {
 		found := &all[i]
 		in := located{ProviderID: found.Instance.ProviderID, Collected: found.Collected, state: found.Instance.State,
-			facts: found.Facts}
+			notAdoptable: found.NotAdoptable, facts: found.Facts}
 		index.byID[in.ProviderID] = in
 		switch {
 		case found.MachineUID != "":

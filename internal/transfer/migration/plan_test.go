@@ -115,6 +115,7 @@ func TestSetHasReplicasForAllCopiedMachines(t *testing.T) {
 	}
 }
 
+// Rule: unadoptable-instance-blocks.
 func TestFindingsOfMachine(t *testing.T) {
 	uid := func(f *oldFleet) types.UID { return f.named("Machine", oldMachine).GetUID() }
 	object := "Machine/" + oldMachine
@@ -144,6 +145,9 @@ func TestFindingsOfMachine(t *testing.T) {
 		"another Machine has the instance": {func(f *oldFleet) {
 			f.own.byProviderID["sim:///"+oldMachine] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 		}, blocker, CodeInstanceClaimed, 1},
+		"the provider refuses the instance": {func(f *oldFleet) {
+			f.cloud.located[0].NotAdoptable = "it lacks a tag"
+		}, blocker, CodeNotAdoptable, 1},
 		"the set does not exist": {func(f *oldFleet) {
 			f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool { return o.GetName() == oldSet })
 		}, blocker, CodeOwnerMissing, 0},

@@ -173,7 +173,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		joins = monitorJoins(op, target, api, realClock)
 		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
-			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
+			if err := addApproval(ctx, op, s, guarded, resolver, targetEvents); err != nil {
 				return fmt.Errorf("add the controller that approves kubelet certificates: %w", err)
 			}
 		}
@@ -224,10 +224,14 @@ func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Optio
 }
 
 // addApproval adds the controllers that approve the certificate requests of this provider's kubelets.
-func addApproval(ctx context.Context, op *process.Process, driver *cloud.Cloud, classes approval.Classes,
+func addApproval(ctx context.Context, op *process.Process, s *settings, driver *cloud.Cloud, classes approval.Classes,
 	events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
 	if err := approval.RegisterIndexes(ctx, target.Cache); err != nil {
+		return err
+	}
+	guestRanges, err := s.guestRanges()
+	if err != nil {
 		return err
 	}
 	approver := approval.New(approval.Options{
@@ -241,6 +245,8 @@ func addApproval(ctx context.Context, op *process.Process, driver *cloud.Cloud, 
 		Cloud:     driver,
 		Recorder:  mgr.GetEventRecorder("machinist-approval"),
 		Clock:     clock.RealClock{},
+
+		GuestRanges: guestRanges,
 	})
 	for _, table := range approver.Wiring(target.Synced) {
 		if err := table.Add(mgr, events); err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/platform/sharding"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // settings are the flags of a provider process, in addition to those that all processes have.
@@ -35,6 +37,7 @@ type settings struct {
 	tokenGroups         []string
 	secretNamespaces    []string
 	approveKubeletCSRs  bool
+	guestAddresses      []string
 	preserveTimeout     time.Duration
 	preserveLimit       int
 	requireTypeVersion  bool
@@ -90,6 +93,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"namespaces whose Secrets the process may list and watch; * means all namespaces, or that of --namespace. Classes in other namespaces cannot refer to Secrets")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
 		"approve the certificates that the kubelets of this provider's machines request in the target cluster, each only for its own machine; if false, the target cluster needs another approver")
+	fs.StringSliceVar(&s.guestAddresses, "approve-guest-addresses", nil,
+		"range (CIDR) of addresses for which serving certificates are approved even if only the guest reports the address; can be repeated. A guest can report any address in these ranges, so they must not contain API servers or other hosts that clients trust. By default, there is none")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
 		"how long a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
@@ -154,6 +159,9 @@ func (s *settings) validate() error {
 	if len(s.secretNamespaces) == 0 {
 		errs = append(errs, errors.New("--secret-namespaces is empty; it must name a namespace, or be *"))
 	}
+	if _, err := s.guestRanges(); err != nil {
+		errs = append(errs, err)
+	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
 	}
@@ -178,6 +186,20 @@ func (s *settings) validate() error {
 			reportOrphans))
 	}
 	return errors.Join(errs...)
+}
+
+// guestRanges returns the ranges in which addresses that only guests report are approved.
+func (s *settings) guestRanges() ([]netip.Prefix, error) {
+	ranges, err := endpoints.ParseRanges(s.guestAddresses)
+	if err != nil {
+		return nil, fmt.Errorf("--approve-guest-addresses: %w", err)
+	}
+	for _, r := range ranges {
+		if r.Bits() == 0 {
+			return nil, fmt.Errorf("--approve-guest-addresses contains %s; every guest would get a certificate for any address", r)
+		}
+	}
+	return ranges, nil
 }
 
 // orphanRules returns the rules for orphans from the flags, for one installation and shard.

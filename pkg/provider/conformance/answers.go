@@ -27,6 +27,35 @@ func answerCases() []testCase {
 			rule: "An instance of another owner with the name of one of Machinist's instances is never returned, listed or " +
 				"deleted.",
 			needs: []need{needsNamed}, test: othersWithOurName},
+		{name: "GuestAddressesAreMarked",
+			rule:  "An address that only the guest reports is in GuestAddresses or missing, and never in Addresses.",
+			needs: []need{injecting(GuestClaims)}, test: guestAddressesAreMarked},
+	}
+}
+
+// claimedAddress is an address that is reserved for documentation, so that no instance has it.
+const claimedAddress = "192.0.2.254"
+
+func guestAddressesAreMarked(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	t.awaitRunning(s)
+	t.inject(Fault{Kind: GuestClaims, Address: claimedAddress})
+	check := func(how string, in *provider.Instance) {
+		t.Helper()
+		for _, a := range in.Addresses {
+			if a.Address == claimedAddress {
+				t.Errorf("%s: Addresses contains %s, which only the guest reports", how, claimedAddress)
+			}
+		}
+	}
+	for how, req := range map[string]provider.GetRequest{"Get by provider ID": t.byID(s), "Get by tags": t.byTags(s)} {
+		in, err := t.driver.Get(t.Context(), req)
+		t.must(err, "%s", how)
+		check(how, in)
+	}
+	for _, in := range t.listed(s) {
+		check("List", &in)
 	}
 }
 

@@ -56,6 +56,8 @@ type server struct {
 	hidden map[FaultKind]int
 	// failure is noCapacity, or badOperation if the server runs and an operation on it failed.
 	failure string
+	// claimed is the address that the guest reports. It is empty if the guest reports none.
+	claimed string
 }
 
 const noCapacity, badOperation = "NoCapacity", "OperationFailed"
@@ -367,6 +369,9 @@ func (c *fakeCloud) shown(s *server) server {
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
 		out.checks, out.deletions = 0, 0
+	}
+	if f := c.faults[GuestClaims]; f != nil {
+		out.claimed = f.Address
 	}
 	return out
 }

@@ -111,6 +111,8 @@ type Fault struct {
 	// For is how late the cloud is: tens of milliseconds, and well within the driver's CreateSettle. Used with LateReads,
 	// LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse.
 	For time.Duration
+	// Address is the IP address that guests report. Used with GuestClaims.
+	Address string
 }
 
 // FaultKind is a way in which a cloud fails, or in which a working cloud is difficult for drivers.
@@ -180,6 +182,9 @@ const (
 	// PartsInUse: for the duration Fault.For after an instance was deleted, the cloud refuses to delete its disks, network
 	// interfaces or addresses, because they are in use.
 	PartsInUse FaultKind = "PartsInUse"
+	// GuestClaims: every running guest reports Fault.Address as one of its own addresses, in each way in which this cloud
+	// learns addresses from guests.
+	GuestClaims FaultKind = "GuestClaims"
 	// PartsReserved: there is no quota for another instance. A call that is refused because of this reserves the parts
 	// that it named: they belong to no instance and cannot be used by another call until they are deleted.
 	PartsReserved FaultKind = "PartsReserved"

@@ -120,13 +120,17 @@ func (d *correct) describe(s server) *provider.Instance {
 	case s.checks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning
 	}
+	var guest []corev1.NodeAddress
+	if s.claimed != "" {
+		guest = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.claimed}}
+	}
 	// The cloud ignores case.
 	return &provider.Instance{
 		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, StateCode: code, NodeName: strings.ToLower(s.node), Type: s.size,
 		Zone:      "zone-1",
 		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]),
 		MachineKey: s.tags[provider.TagMachine],
-		Scope:      "nic=" + s.nic,
+		Scope:      "nic=" + s.nic, GuestAddresses: guest,
 	}
 }
 

@@ -216,6 +216,8 @@ func answerFlaws() []flaw {
 		{of: "HugeAnswers", name: "reports NotFound for an unreadable answer",
 			rule: "must leave open whether the call took effect",
 			with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
+		{of: "GuestAddressesAreMarked", name: "trusts the guest", rule: "which only the guest reports",
+			with: converting(func(in *provider.Instance) { in.Addresses, in.GuestAddresses = in.GuestAddresses, nil })},
 		{of: "OthersWithOurName", name: "Get searches by name", rule: "Get by tags returns an instance of another owner",
 			with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {

@@ -237,7 +237,7 @@ func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 			wrong("%s is %d bytes long, more than 256", field, len(value))
 		}
 	}
-	for _, a := range in.Addresses {
+	for _, a := range in.AllAddresses() {
 		if a.Type == "" || a.Address == "" {
 			wrong("addresses include one without type or value: %+v", a)
 		}

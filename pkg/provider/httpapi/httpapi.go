@@ -1,13 +1,18 @@
-// Package httpapi contains helpers for drivers that call the HTTP API of a cloud. They are a client with one connection
-// pool for many accounts and a limit on the length of responses, and a parser for Retry-After.
+// Package httpapi contains helpers for drivers that call the HTTP API of a cloud: a client with one connection pool for
+// many accounts, a check of links to the next page of a list, and a parser for Retry-After. The client limits the
+// length of responses and lists, and the addresses to which it connects.
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest real
@@ -18,12 +23,33 @@ const MaxAnswerBytes = 32 << 20
 // effect.
 var ErrAnswerTooLong = errors.New("response is longer than 32 MiB")
 
+const (
+	// MaxListPages is the maximum number of pages of one list. Pages usually have hundreds of entries.
+	MaxListPages = 1000
+	// MaxListBytes is the maximum length of all pages of one list together. Drivers keep what they read until the list
+	// ends.
+	MaxListBytes = 128 << 20
+)
+
+// ErrListTooLong is the error of a list with more than MaxListPages or MaxListBytes.
+var ErrListTooLong = errors.New("list has more than 1000 pages or 128 MiB")
+
+// TooLong returns ErrAnswerTooLong or ErrListTooLong if err wraps one of them, otherwise nil.
+func TooLong(err error) error {
+	for _, limit := range []error{ErrAnswerTooLong, ErrListTooLong} {
+		if errors.Is(err, limit) {
+			return limit
+		}
+	}
+	return nil
+}
+
 // Client returns a client for all accounts of a driver; each request carries its own credentials. The client does not
-// follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes.
-// A nil transport means the result of Transport.
+// follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes,
+// and lists as List describes. A nil transport means the result of Transport without exceptions.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
-		transport = Transport()
+		transport = Transport(endpoints.Rules{})
 	}
 	return &http.Client{
 		Transport:     bounded{transport, MaxAnswerBytes},
@@ -31,15 +57,21 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Transport returns a copy of http.DefaultTransport that keeps up to 256 idle connections per host, each for one
-// minute.
-func Transport() *http.Transport {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
-	return transport
+// list counts what may still be read of a list.
+type list struct{ pages, bytes atomic.Int64 }
+
+type listKey struct{}
+
+// List returns a context for all requests of one list. With it, a client from Client fails with ErrListTooLong after
+// MaxListPages requests, or when their responses have more than MaxListBytes.
+func List(ctx context.Context) context.Context {
+	l := &list{}
+	l.pages.Store(MaxListPages)
+	l.bytes.Store(MaxListBytes)
+	return context.WithValue(ctx, listKey{}, l)
 }
 
-// bounded is a transport that limits the length of responses.
+// bounded is a transport that limits the length of responses and lists.
 type bounded struct {
 	http.RoundTripper
 	limit int64
@@ -47,9 +79,16 @@ type bounded struct {
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	l, _ := r.Context().Value(listKey{}).(*list)
+	if l != nil && l.pages.Add(-1) < 0 {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, ErrListTooLong
+	}
 	response, err := b.RoundTripper.RoundTrip(r)
 	if response != nil && response.Body != nil {
-		response.Body = &boundedBody{ReadCloser: response.Body, left: b.limit}
+		response.Body = &boundedBody{ReadCloser: response.Body, left: b.limit, list: l}
 	}
 	return response, err
 }
@@ -59,6 +98,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 type boundedBody struct {
 	io.ReadCloser
 	left int64
+	list *list // nil if the response is not a page of a list
 }
 
 // Read implements io.Reader.
@@ -72,6 +112,9 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return int(b.left), ErrAnswerTooLong
 	}
 	b.left -= int64(n)
+	if b.list != nil && b.list.bytes.Add(-int64(n)) < 0 {
+		return 0, ErrListTooLong
+	}
 	return n, err
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,13 +13,20 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// tagAdoptable is a tag that allows adoption. A virtual machine outside of the resource group of a class can be
-// adopted only if it has this tag with the value "true".
+// tagAdoptable is a tag that allows the adoption of a virtual machine. Its value must be "true".
 const tagAdoptable = "machinist-adoptable"
 
-// Adopt implements provider.Adopter. A virtual machine can be adopted if it is in the resource group of the class or
-// has the tag machinist-adoptable. Without this rule, every user who may create a Machine could delete any virtual
-// machine of the subscription, because the credentials may reach all of it.
+// lacksMark follows the name of a virtual machine that cannot be adopted.
+const lacksMark = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
+	"--operation Merge --tags " + tagAdoptable + "=true --resource-id ID"
+
+// isMarked reports whether the tags allow the adoption of a virtual machine.
+func isMarked(tags map[string]*string) bool { return tagValue(tags, tagAdoptable) == "true" }
+
+// Adopt implements provider.Adopter. A virtual machine can be adopted only if it has the tag machinist-adoptable.
+// Without this rule, every user who may create a Machine could delete any virtual machine of the subscription, because
+// the credentials may reach all of it. The tags of a former cluster take the place of that tag for virtual machines in
+// the resource group of the class, because List covers these.
 //
 // In addition to tags, Adopt changes the delete options of disks and interfaces, so that Azure deletes them with the
 // machine. A tag records the changed ones for Disown.
@@ -76,10 +84,12 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 				at.name, *got)
 		}
 	}
-	if !own.owns(vm.Tags) && !strings.EqualFold(at.group, group) && value(vm.Tags[tagAdoptable]) != "true" {
-		return nil, provider.Errorf(provider.FailedPrecondition,
-			"virtual machine %s is in resource group %s, but the class is for %s; to allow its adoption, give it the tag %s=true",
-			at.name, at.group, group, tagAdoptable)
+	if !own.owns(vm.Tags) && !isMarked(vm.Tags) && !(replaces && strings.EqualFold(at.group, group)) {
+		where := ""
+		if replaces {
+			where = fmt.Sprintf(", which is in resource group %s and not in resource group %s of the class,", at.group, group)
+		}
+		return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s%s%s", at.name, where, lacksMark)
 	}
 	tags := maps.Clone(vm.Tags)
 	if tags == nil {

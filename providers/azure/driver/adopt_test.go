@@ -1,7 +1,9 @@
 package driver_test
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -15,7 +17,7 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		before := c.Resources()
-		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", nil)
+		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", marked())
 		c.must(err)
 		c.KeepParts()
 		r := request("a", class())
@@ -42,7 +44,7 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
-		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", nil)
+		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", marked())
 		c.must(err)
 		r := request("a", class())
 		_, err = c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
@@ -60,6 +62,31 @@ func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
 		if got := update(class("zone", "2")); got.Outcome != provider.UpdateNeedsReplacement {
 			t.Errorf("with a class for another zone: got %s (%s), want %s", got.Outcome, got.Reason,
 				provider.UpdateNeedsReplacement)
+		}
+	})
+}
+
+// A migration reports the virtual machines that cannot be adopted before it stops the old controllers.
+//
+// Rules: azure-adopts-marked-only, unadoptable-instance-blocks.
+func TestLocateReportsUnmarkedMachine(t *testing.T) {
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		old := legacyOf(provider.SourceClusterK8s, oldSpecs()[provider.SourceClusterK8s])
+		tags := map[string]string{"Machine-UID": "uid-of-old"}
+		_, _, err := c.launchIn(t.Context(), "machines", "unmarked", tags)
+		c.must(err)
+		maps.Copy(tags, marked())
+		_, _, err = c.launchIn(t.Context(), "machines", "marked", tags)
+		c.must(err)
+		located, err := c.driver().Locate(t.Context(), provider.LocateRequest{Legacy: old})
+		c.must(err)
+		reasons := map[string]string{}
+		for _, l := range located {
+			reasons[l.Machine] = l.NotAdoptable
+		}
+		if len(reasons) != 2 || reasons["marked"] != "" || !strings.Contains(reasons["unmarked"], "machinist-adoptable=true") {
+			t.Errorf("got the reasons %q, want one for the unmarked machine, with the tag", reasons)
 		}
 	})
 }

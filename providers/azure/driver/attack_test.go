@@ -1,15 +1,26 @@
 package driver_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
 	"machinist.dev/machinist/providers/azure/machine/sample"
@@ -72,41 +83,152 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.must(list(withGrants, "team-a"))
 }
 
-// A tenant who may create Machines of a class that allows adoption names a virtual machine of another resource group
-// that the credentials reach, so that it is deleted with the Machine. The virtual machine has no tag that allows
-// adoption, so it is never changed.
+// A tenant who may create Machines of a class that allows adoption names a virtual machine that the credentials reach,
+// in the resource group of the class or in another one, so that it is deleted with the Machine. A virtual machine
+// without the tag that allows adoption is never changed.
 //
 // Rule: azure-adopts-marked-only.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
-		adopt := func(name, id string) (*provider.Instance, error) {
+		adopt := func(name, id string) error {
 			r := request(name, class())
-			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
+			_, err := c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
 				ProviderID: id, Tags: r.Tags})
+			return err
 		}
-		foreign, _, err := c.launchIn(t.Context(), "network", "theirs", nil)
+		for name, existing := range map[string]struct {
+			group string
+			tags  map[string]string
+		}{
+			"another-group": {"network", nil}, "own-group": {"MACHINES", nil},
+			"marked-otherwise": {"machines", map[string]string{"machinist-adoptable": "yes"}},
+		} {
+			theirs, _, err := c.launchIn(t.Context(), existing.group, name, existing.tags)
+			c.must(err)
+			if err := adopt("a", theirs); provider.CodeOf(err) != provider.FailedPrecondition ||
+				!strings.Contains(err.Error(), "machinist-adoptable=true") {
+				t.Errorf("%s: got %v, want FailedPrecondition with the tag to set", name, err)
+			}
+			get := lookup(request("a", class()))
+			get.ProviderID = theirs
+			in, err := c.driver().Get(t.Context(), get)
+			c.must(err)
+			if in.MachineUID != "" {
+				t.Errorf("%s: got a tag for machine %s, want none", name, in.MachineUID)
+			}
+		}
+		for i, group := range []string{"network", "MACHINES"} {
+			offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), marked())
+			c.must(err)
+			for range 2 { // The second call is as after a crash.
+				c.must(adopt("b"+strconv.Itoa(i), offered))
+			}
+		}
+	})
+}
+
+// A user who may write classes permits their Machines to adopt the instances of another cluster that is not lost, and
+// names a virtual machine in another resource group. The permission does not reach beyond the group of the class.
+//
+// Rule: former-identity-in-scope.
+func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		theirs := map[string]string{provider.TagCluster: "theirs", provider.TagMachineUID: "uid-theirs",
+			provider.TagMachine: "default/a"}
+		adopt := func(id string) (*provider.Instance, error) {
+			r := request("a", class())
+			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
+				ProviderID: id, Tags: r.Tags, Former: &provider.Identity{ClusterID: "theirs", MachineUID: "uid-theirs"}})
+		}
+		elsewhere, _, err := c.launchIn(t.Context(), "network", "elsewhere", theirs)
 		c.must(err)
-		if _, err := adopt("a", foreign); provider.CodeOf(err) != provider.FailedPrecondition ||
-			!strings.Contains(err.Error(), "machinist-adoptable=true") {
-			t.Errorf("got %v, want FailedPrecondition with the tag to set", err)
+		if _, err := adopt(elsewhere); provider.CodeOf(err) != provider.FailedPrecondition ||
+			!strings.Contains(err.Error(), "resource group network") || !strings.Contains(err.Error(), "machinist-adoptable=true") {
+			t.Errorf("got %v, want FailedPrecondition with the group and the tag", err)
 		}
 		get := lookup(request("a", class()))
-		get.ProviderID = foreign
+		get.ProviderID = elsewhere
 		in, err := c.driver().Get(t.Context(), get)
 		c.must(err)
-		if in.MachineUID != "" {
-			t.Errorf("got a tag for machine %s, want none", in.MachineUID)
+		if in.ClusterID != "theirs" || in.MachineUID != "uid-theirs" {
+			t.Errorf("got the tags of machine %s in cluster %s, want no change", in.MachineUID, in.ClusterID)
 		}
-		offered, _, err := c.launchIn(t.Context(), "network", "offered", map[string]string{"machinist-adoptable": "true"})
-		c.must(err)
-		_, err = adopt("b", offered)
-		c.must(err)
-		_, err = adopt("b", offered) // As after a crash.
-		c.must(err)
-		own, _, err := c.launchIn(t.Context(), "MACHINES", "own", nil)
-		c.must(err)
-		_, err = adopt("c", own)
-		c.must(err)
+		for name, allowed := range map[string]struct {
+			group string
+			more  map[string]string
+		}{"own-group": {"Machines", nil}, "marked": {"network", marked()}} {
+			tags := maps.Clone(theirs)
+			maps.Copy(tags, allowed.more)
+			id, _, err := c.launchIn(t.Context(), allowed.group, name, tags)
+			c.must(err)
+			if in, err := adopt(id); err != nil || in.ClusterID != cluster {
+				t.Errorf("%s: got %+v, %v, want the adopted virtual machine", name, in, err)
+			}
+		}
 	})
+}
+
+// Azure, or an attacker in its place, continues a list on another host, to receive the access token there. Lists that
+// the SDK continues stay on the endpoint too, and no list is endless.
+//
+// Rules: next-page-on-own-host, lists-bounded.
+func TestAttackListContinuesElsewhere(t *testing.T) {
+	c := newCloud(t, nil)
+	_, err := c.driver().Create(t.Context(), request("a", class()))
+	c.must(err)
+	before := c.transport
+	for name, calls := range map[string]func(d *driver.Driver) error{
+		"Capacity": func(d *driver.Driver) error {
+			_, err := d.Capacity(t.Context(), provider.CapacityRequest{Class: class("vmSize", "Standard_D128s_v5")})
+			return err
+		},
+		"Get by tags": func(d *driver.Driver) error {
+			_, err := d.Get(t.Context(), lookup(request("other", class())))
+			return err
+		},
+		"Delete by tags": func(d *driver.Driver) error {
+			_, err := d.Delete(t.Context(), deletion(request("other", class())))
+			return err
+		},
+	} {
+		for _, link := range []string{"https://elsewhere.example.com/next", c.url + "/next"} {
+			t.Run(name+" "+link, func(t *testing.T) {
+				linked := &linkedLists{RoundTripper: before, link: link}
+				c.transport = linked
+				defer func() { c.transport = before }()
+				err := calls(c.driver())
+				if provider.CodeOf(err) != provider.Internal {
+					t.Errorf("got %v, want Internal", err)
+				}
+				if elsewhere := !strings.HasPrefix(link, c.url); elsewhere &&
+					(!strings.Contains(err.Error(), link) || linked.followed.Load() > 0) ||
+					!elsewhere && !errors.Is(err, httpapi.ErrListTooLong) {
+					t.Errorf("got %v after %d requests to %s", err, linked.followed.Load(), link)
+				}
+			})
+		}
+	}
+}
+
+// linkedLists is a transport that answers every list with an empty page and a link to the next one.
+type linkedLists struct {
+	http.RoundTripper
+	link     string
+	followed atomic.Int64 // requests to the link
+}
+
+func (l *linkedLists) RoundTrip(r *http.Request) (*http.Response, error) {
+	last := strings.ToLower(path.Base(r.URL.Path))
+	switch {
+	case r.URL.String() == l.link:
+		l.followed.Add(1)
+	case r.Method != http.MethodGet || !slices.Contains([]string{"virtualmachines", "networkinterfaces", "publicipaddresses",
+		"disks", "skus"}, last):
+		return l.RoundTripper.RoundTrip(r)
+	}
+	body, err := json.Marshal(map[string]any{"value": []any{}, "nextLink": l.link})
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: r}, err
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
@@ -32,8 +33,9 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}
 	pager := c.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: ref("location eq '" +
 		spec.Location + "'")})
+	pages := httpapi.List(ctx)
 	for pager.More() {
-		page, err := pager.NextPage(ctx)
+		page, err := pager.NextPage(pages)
 		if err != nil {
 			return provider.Capacity{}, translate(ctx, err, "list virtual machine sizes")
 		}

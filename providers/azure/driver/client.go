@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
 // clients contains the Azure clients of one account.
@@ -64,7 +65,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}
 	// The owner of the subscription registers resource providers. That needs more permissions than machines do.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
-	options.PerCallPolicies = []policy.Policy{onUnauthorized(refused)}
+	endpoint := d.options.Cloud.Services[cloud.ResourceManager].Endpoint
+	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(refused)}
 	compute, err := armcompute.NewClientFactory(a.subscription, token, options)
 	if err != nil {
 		return nil, clientError()
@@ -79,7 +81,7 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}
 	return &clients{
 		subscription: a.subscription,
-		endpoint:     d.options.Cloud.Services[cloud.ResourceManager].Endpoint,
+		endpoint:     endpoint,
 		vms:          compute.NewVirtualMachinesClient(),
 		disks:        compute.NewDisksClient(),
 		skus:         compute.NewResourceSKUsClient(),
@@ -87,6 +89,18 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 		publicIPs:    network.NewPublicIPAddressesClient(),
 		raw:          raw,
 	}, nil
+}
+
+// onlyTo is a policy that sends requests only to one endpoint. The SDK takes the URL of a list's next page from the
+// response, and would send the access token anywhere.
+type onlyTo string
+
+// Do implements policy.Policy.
+func (endpoint onlyTo) Do(r *policy.Request) (*http.Response, error) {
+	if err := httpapi.CheckLink(string(endpoint), r.Raw().URL.String()); err != nil {
+		return nil, provider.Errorf(provider.Internal, "call the Resource Manager: %s", err)
+	}
+	return r.Next()
 }
 
 // onUnauthorized is a policy that calls the function for each response that refuses the token. The SDK keeps a token

@@ -380,6 +380,7 @@ func (c *clients) list(ctx context.Context, group, vm string, own owner) (map[st
 
 // each calls do for each page.
 func each[T any](ctx context.Context, pager *runtime.Pager[T], do func(T)) error {
+	ctx = httpapi.List(ctx)
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err != nil {

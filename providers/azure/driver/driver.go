@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/machine"
 )
@@ -31,7 +34,11 @@ type Options struct {
 	// WorkloadIdentityFor lists the grants to use that identity. By default there are none: a Secret with three IDs,
 	// which are not secret, would be enough to use the token.
 	WorkloadIdentityFor []Grant
-	// Transport sends all calls. Default: one like Go's default transport that keeps connections for many parallel
+	// Endpoints restrict the addresses to which the driver connects. Addresses in the URLs of Cloud are always allowed.
+	Endpoints endpoints.Rules
+	// RootCAs are the certificate authorities to trust for Azure. Default: those of the system.
+	RootCAs *x509.CertPool
+	// Transport sends all calls. Default: one that obeys Endpoints and RootCAs and keeps connections for many parallel
 	// calls.
 	Transport http.RoundTripper
 	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 2
@@ -65,15 +72,24 @@ func New(o Options) (*Driver, error) {
 		"authority":        o.Cloud.ActiveDirectoryAuthorityHost,
 		"resource manager": o.Cloud.Services[cloud.ResourceManager].Endpoint,
 	} {
-		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 			return nil, fmt.Errorf("the %s %q is not a URL with https", name, address)
 		}
+		o.Endpoints = o.Endpoints.AllowHosts(u.Hostname())
 	}
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")
 	}
 	if o.CreateSettle == 0 {
 		o.CreateSettle = 2 * time.Minute
+	}
+	if o.Transport == nil {
+		transport := httpapi.Transport(o.Endpoints)
+		if o.RootCAs != nil {
+			transport.TLSClientConfig = &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}
+		}
+		o.Transport = transport
 	}
 	return &Driver{options: o, http: httpapi.Client(o.Transport)}, nil
 }

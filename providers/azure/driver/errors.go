@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
@@ -28,6 +29,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 	var answer string
 	response, refused := errors.AsType[*azcore.ResponseError](err)
 	failed, noToken := errors.AsType[*azidentity.AuthenticationFailedError](err)
+	denied, isDenied := errors.AsType[*endpoints.DeniedError](err)
 	switch {
 	case refused:
 		out.Code, answer = classify(response)
@@ -39,9 +41,12 @@ func translate(ctx context.Context, err error, attempted string) error {
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(failed.RawResponse)
 		}
-	case errors.Is(err, httpapi.ErrAnswerTooLong):
+	case isDenied:
+		out.Code, answer = provider.PermissionDenied, denied.Error()+
+			"; to allow connections to it, set --azure-allow-address"
+	case httpapi.TooLong(err) != nil:
 		// Azure may have carried out the request.
-		out.Code, answer = provider.Internal, httpapi.ErrAnswerTooLong.Error()
+		out.Code, answer = provider.Internal, httpapi.TooLong(err).Error()
 	case ctx.Err() != nil:
 		out.Code, answer = contextError(ctx)
 	case provider.CodeOf(err) != provider.Unknown:

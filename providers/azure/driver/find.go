@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/pkg/provider/naming"
 	"machinist.dev/machinist/providers/azure/machine"
 )
@@ -180,6 +181,7 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 // subscription.
 func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
 	var found []*armcompute.VirtualMachine
+	ctx = httpapi.List(ctx)
 	for next := ""; ; {
 		page, after, err := c.page(ctx, group, next)
 		if err != nil {
@@ -197,7 +199,8 @@ func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armco
 }
 
 // List implements provider.Driver. It returns the virtual machines and then the parts that belong to no virtual
-// machine. A page is one of Azure's pages without the resources of other clusters.
+// machine. A page is one of Azure's pages without the resources of other clusters. List never reads more than the
+// resource group of the specification, because a user who may write a class can confirm the removal of orphans there.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
@@ -207,15 +210,19 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	if err != nil {
 		return provider.ListPage{}, err
 	}
+	spec, err := machine.ParseSpec(req.Class.Spec)
+	if err != nil {
+		return provider.ListPage{}, err
+	}
 	kind, link := cutContinue(req.Continue)
 	if kind != "" {
-		leftovers, next, err := c.leftoverPage(ctx, kind, groupOf(req.Class.Spec), link, req.ClusterID)
+		leftovers, next, err := c.leftoverPage(ctx, kind, spec.ResourceGroup, link, req.ClusterID)
 		if err != nil {
 			return provider.ListPage{}, err
 		}
 		return provider.ListPage{Leftovers: leftovers, Continue: continueAt(kind, next)}, nil
 	}
-	all, next, err := c.page(ctx, groupOf(req.Class.Spec), link)
+	all, next, err := c.page(ctx, spec.ResourceGroup, link)
 	if err != nil {
 		return provider.ListPage{}, err
 	}
@@ -233,8 +240,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper. List reads a resource group or, if the specification names none, the
-// subscription of the credentials.
+// ListScope implements provider.Scoper. List reads the resource group of the specification.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	if withoutSecret(class.Credentials) {
 		// A list that is refused for one namespace must not be shared by another namespace with the same credentials.
@@ -244,10 +250,11 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 			}
 		}
 	}
-	if group := groupOf(class.Spec); group != "" {
-		return "resource group " + strings.ToLower(group), nil
+	spec, err := machine.ParseSpec(class.Spec)
+	if err != nil {
+		return "", err
 	}
-	return "subscription", nil
+	return "resource group " + strings.ToLower(spec.ResourceGroup), nil
 }
 
 // Account implements provider.Accounter. The account is the subscription.
@@ -268,7 +275,8 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 		if err != nil {
 			return nil, "", translate(ctx, err, attempted)
 		}
-		return withoutDuplicates(out.Value, vmID), value(out.NextLink), nil
+		next, err := c.nextLink(attempted, out.NextLink)
+		return withoutDuplicates(out.Value, vmID), next, err
 	}
 	out, err := onePage(ctx, c.vms.NewListPager(group, nil), link)
 	if codeOf(err) == "ResourceGroupNotFound" {
@@ -277,7 +285,8 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 	if err != nil {
 		return nil, "", translate(ctx, err, attempted)
 	}
-	return withoutDuplicates(out.Value, vmID), value(out.NextLink), nil
+	next, err := c.nextLink(attempted, out.NextLink)
+	return withoutDuplicates(out.Value, vmID), next, err
 }
 
 func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
@@ -296,13 +305,23 @@ func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	})
 }
 
-// isOwnEndpoint reports whether a link points to the endpoint of the clients. Access tokens must not be sent
-// elsewhere.
+// isOwnEndpoint reports whether a link points to the endpoint of the clients.
 func (c *clients) isOwnEndpoint(link string) bool {
 	to, err := url.Parse(link)
-	here, hereErr := url.Parse(c.endpoint)
-	return err == nil && hereErr == nil && to.Scheme == here.Scheme && strings.EqualFold(to.Host, here.Host) &&
-		to.User == nil
+	return err == nil && to.IsAbs() && httpapi.CheckLink(c.endpoint, link) == nil
+}
+
+// nextLink returns the link to the next page of a list. It returns an error for a link to another endpoint, because
+// access tokens must not be sent there.
+func (c *clients) nextLink(attempted string, link *string) (string, error) {
+	next := value(link)
+	if next == "" {
+		return "", nil
+	}
+	if err := httpapi.CheckLink(c.endpoint, next); err != nil {
+		return "", provider.Errorf(provider.Internal, "%s: %s", attempted, err)
+	}
+	return next, nil
 }
 
 // onePage reads the page that a link points to. The SDK's pagers can only continue from a previous page, of which

@@ -171,6 +171,9 @@ func (c *cloud) eventually(condition string, ask func() (bool, string)) {
 	}
 }
 
+// marked returns the tags of a virtual machine that may be adopted.
+func marked() map[string]string { return map[string]string{"machinist-adoptable": "true"} }
+
 // gone calls Delete until it reports Gone.
 func (c *cloud) gone(d provider.Driver, req provider.DeleteRequest) {
 	c.Helper()

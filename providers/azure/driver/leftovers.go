@@ -54,8 +54,9 @@ func continueAt(kind, link string) string {
 // machine.
 func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover,
 	next string, err error) {
+	attempted := "list " + kind
 	if link != "" && !c.isOwnEndpoint(link) {
-		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the continue token does not point to Azure", kind)
+		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the continue token does not point to Azure", attempted)
 	}
 	// add adds a part that has the cluster's tag and a name of the machine that its tags name. The name is checked,
 	// because users and backup services copy tags from one disk to another, and Delete goes by the name.
@@ -74,12 +75,12 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		all = append(all, provider.Leftover{ID: part, ClusterID: cluster, MachineUID: uid, MachineKey: key,
 			LaunchTime: value(created)})
 	}
+	var after *string
 	switch kind {
 	case partInterfaces:
 		var page armnetwork.InterfaceListResult
-		if page, err = c.interfacePage(ctx, group, link); err == nil {
-			next = value(page.NextLink)
-		}
+		page, err = c.interfacePage(ctx, group, link)
+		after = page.NextLink
 		for _, n := range page.Value {
 			if n.Properties != nil && n.Properties.VirtualMachine == nil && n.Properties.PrivateEndpoint == nil &&
 				n.Properties.PrivateLinkService == nil && !isDeleting(n.Properties.ProvisioningState) {
@@ -88,9 +89,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		}
 	case partAddresses:
 		var page armnetwork.PublicIPAddressListResult
-		if page, err = c.addressPage(ctx, group, link); err == nil {
-			next = value(page.NextLink)
-		}
+		page, err = c.addressPage(ctx, group, link)
+		after = page.NextLink
 		for _, ip := range page.Value {
 			if ip.Properties != nil && ip.Properties.IPConfiguration == nil && ip.Properties.NatGateway == nil &&
 				!isDeleting(ip.Properties.ProvisioningState) {
@@ -99,9 +99,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		}
 	default:
 		var page armcompute.DiskList
-		if page, err = c.diskPage(ctx, group, link); err == nil {
-			next = value(page.NextLink)
-		}
+		page, err = c.diskPage(ctx, group, link)
+		after = page.NextLink
 		for _, d := range page.Value {
 			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 &&
 				!isDeleting(d.Properties.ProvisioningState) {
@@ -112,35 +111,26 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 	if codeOf(err) == "ResourceGroupNotFound" {
 		return nil, "", nil
 	}
+	if err == nil {
+		next, err = c.nextLink(attempted, after)
+	}
 	if err != nil {
-		return nil, "", translate(ctx, err, "list "+kind)
+		return nil, "", translate(ctx, err, attempted)
 	}
 	return all, next, nil
 }
 
 func (c *clients) interfacePage(ctx context.Context, group, link string) (armnetwork.InterfaceListResult, error) {
-	if group == "" {
-		out, err := onePage(ctx, c.interfaces.NewListAllPager(nil), link)
-		return out.InterfaceListResult, err
-	}
 	out, err := onePage(ctx, c.interfaces.NewListPager(group, nil), link)
 	return out.InterfaceListResult, err
 }
 
 func (c *clients) addressPage(ctx context.Context, group, link string) (armnetwork.PublicIPAddressListResult, error) {
-	if group == "" {
-		out, err := onePage(ctx, c.publicIPs.NewListAllPager(nil), link)
-		return out.PublicIPAddressListResult, err
-	}
 	out, err := onePage(ctx, c.publicIPs.NewListPager(group, nil), link)
 	return out.PublicIPAddressListResult, err
 }
 
 func (c *clients) diskPage(ctx context.Context, group, link string) (armcompute.DiskList, error) {
-	if group == "" {
-		out, err := onePage(ctx, c.disks.NewListPager(nil), link)
-		return out.DiskList, err
-	}
 	out, err := onePage(ctx, c.disks.NewListByResourceGroupPager(group, nil), link)
 	return out.DiskList, err
 }

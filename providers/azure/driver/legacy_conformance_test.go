@@ -75,7 +75,7 @@ func legacies() (all []provider.Legacy) {
 // the parts when the machine is deleted.
 func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
 	func(context.Context) error, error) {
-	tags := map[string]string{"team": "blue"}
+	tags := map[string]string{"team": "blue", "machinist-adoptable": "true"} // An administrator permits the adoption.
 	option := "Detach"
 	switch old.Source {
 	case provider.SourceGardener:

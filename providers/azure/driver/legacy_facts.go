@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
@@ -56,16 +57,24 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		return nil, err
 	}
 	// The parts are listed first. A part that is created later belongs to a machine that is not in the result either.
-	interfaces, err := allPages(func(link string) ([]*armnetwork.Interface, string, error) {
+	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
-		return page.Value, value(page.NextLink), err
+		if err != nil {
+			return nil, "", err
+		}
+		next, err := c.nextLink("list interfaces", page.NextLink)
+		return page.Value, next, err
 	})
 	if err != nil {
 		return nil, translate(ctx, err, "list interfaces")
 	}
-	disks, err := allPages(func(link string) ([]*armcompute.Disk, string, error) {
+	disks, err := allPages(ctx, func(ctx context.Context, link string) ([]*armcompute.Disk, string, error) {
 		page, err := c.diskPage(ctx, group, link)
-		return page.Value, value(page.NextLink), err
+		if err != nil {
+			return nil, "", err
+		}
+		next, err := c.nextLink("list disks", page.NextLink)
+		return page.Value, next, err
 	})
 	if err != nil {
 		return nil, translate(ctx, err, "list disks")
@@ -83,7 +92,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			collected[strings.ToLower(value(disk.ManagedBy))] = true
 		}
 	}
-	vms, err := allPages(func(link string) ([]*armcompute.VirtualMachine, string, error) {
+	vms, err := allPages(ctx, func(ctx context.Context, link string) ([]*armcompute.VirtualMachine, string, error) {
 		return c.page(ctx, group, link)
 	})
 	if err != nil {
@@ -102,15 +111,20 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		located := provider.Located{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
 			Collected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
 		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
+		if vm.Tags[provider.TagCluster] == nil && !isMarked(vm.Tags) {
+			located.NotAdoptable = "the virtual machine" + lacksMark
+		}
 		found = append(found, located)
 	}
 	return found, nil
 }
 
 // allPages returns the resources of all pages.
-func allPages[T any](read func(link string) (page []*T, next string, err error)) (all []*T, err error) {
+func allPages[T any](ctx context.Context,
+	read func(ctx context.Context, link string) (page []*T, next string, err error)) (all []*T, err error) {
+	ctx = httpapi.List(ctx)
 	for link := ""; ; {
-		page, next, err := read(link)
+		page, next, err := read(ctx, link)
 		if codeOf(err) == "ResourceGroupNotFound" {
 			return nil, nil
 		}

@@ -51,21 +51,18 @@ func (c *cloud) destroy(name string) {
 func TestListReportsPartsWithoutMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
-		anywhere := provider.Class{Credentials: credentials()}
 		expect := func(instances int, parts ...string) {
 			t.Helper()
 			slices.Sort(parts)
-			for _, class := range []provider.Class{class(), anywhere} {
-				if got, found := c.leftovers(cluster, class); !slices.Equal(got, parts) || len(found) != instances {
-					t.Errorf("got the parts %v and %d machines, want %v and %d", got, len(found), parts, instances)
-				}
+			if got, found := c.leftovers(cluster, class()); !slices.Equal(got, parts) || len(found) != instances {
+				t.Errorf("got the parts %v and %d machines, want %v and %d", got, len(found), parts, instances)
 			}
 			if got, found := c.leftovers("cluster-b", class()); len(got)+len(found) != 0 {
 				t.Errorf("another cluster: got %v and %v, want nothing", got, found)
 			}
 		}
 		expect(0)
-		_, remove, err := c.launch(t.Context(), nil) // It has no tags, and an interface.
+		_, remove, err := c.launch(t.Context(), nil) // It has an interface and none of Machinist's tags.
 		c.must(err)
 		defer func() { c.must(remove(t.Context())) }()
 		expect(0)
@@ -147,9 +144,34 @@ func TestClassesOfResourceGroupShareListScope(t *testing.T) {
 	if scope(class("resourceGroup", "network")) == small {
 		t.Error("two resource groups have the same scope")
 	}
-	if scope(provider.Class{Credentials: credentials()}) == small {
-		t.Error("a subscription and its resource group have the same scope")
-	}
+}
+
+// A user who may write classes writes a providerSpec without a valid resource group, to confirm with the class the
+// removal of orphans in other groups of the subscription.
+//
+// Rule: list-within-resource-group.
+func TestAttackInvalidClassListsSubscription(t *testing.T) {
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		_, err := c.driver().Create(t.Context(), request("a", class()))
+		c.must(err)
+		for name, invalid := range map[string]provider.Class{
+			"empty": {Credentials: credentials()}, "no resource group": class("resourceGroup", nil),
+			"unknown field": class("resourceGroups", "*"), "invalid size": class("vmSize", ""),
+		} {
+			page, err := c.driver().List(t.Context(), provider.ListRequest{Class: invalid, ClusterID: cluster})
+			if provider.CodeOf(err) != provider.InvalidArgument || len(page.Instances) > 0 {
+				t.Errorf("%s: List: got %d machines, error %v, want InvalidArgument", name, len(page.Instances), err)
+			}
+			if scope, err := c.driver().ListScope(invalid); err == nil {
+				t.Errorf("%s: ListScope: got %q, want an error", name, scope)
+			}
+		}
+		// A class for another group lists nothing of this one.
+		if parts, found := c.leftovers(cluster, class("resourceGroup", "network")); len(parts)+len(found) > 0 {
+			t.Errorf("with another resource group: got %v and %v, want nothing", parts, found)
+		}
+	})
 }
 
 func TestGetReturnsPublicAddressesAsExternal(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/digitalocean/go-libvirt"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 const someID = "libvirt:///9d3cbd0e-9f4c-5d5e-8a7b-0123456789ab"
@@ -92,7 +93,7 @@ func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn)
 
 func newTestDriver(t *testing.T) *Driver {
 	t.Helper()
-	d, err := New(Options{PlainTCP: true})
+	d, err := New(Options{PlainTCP: true, Endpoints: endpoints.Rules{}.AllowHosts("127.0.0.1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,4 +181,42 @@ func TestUnusableHypervisorHasCode(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A user who writes a Secret names a host whose address is that of a program on the provider's host.
+//
+// Rule: endpoints-by-flag.
+func TestAttackSecretNamesHostOnLoopback(t *testing.T) {
+	address, connections := serve(t, answerCalls(capabilitiesXML))
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		options Options
+		host    string
+		// connects is true if a flag allows the connection.
+		connects bool
+	}{
+		"loopback":                       {Options{}, "127.0.0.1", false},
+		"IPv6 form":                      {Options{}, "[::ffff:127.0.0.1]", false},
+		"name":                           {Options{}, "localhost", false},
+		"metadata service":               {Options{}, "169.254.169.254", false},
+		"name in the list of hosts":      {Options{Hosts: []string{"localhost"}}, "localhost", false},
+		"address in the list of hosts":   {Options{Hosts: []string{"127.0.0.1"}}, "127.0.0.1", true},
+		"range in the list of addresses": {Options{Endpoints: endpoints.Rules{}.AllowHosts("127.0.0.1")}, "127.0.0.1", true},
+	} {
+		c.options.PlainTCP = true
+		d, err := New(c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := connections.Load()
+		err = getFrom(t.Context(), d, c.host+":"+port, "")
+		connected := connections.Load() > before
+		if connected != c.connects || connected != provider.IsNotFound(err) || !connected &&
+			(provider.CodeOf(err) != provider.PermissionDenied || !strings.Contains(err.Error(), "--libvirt-allow-address")) {
+			t.Errorf("%s: got %v, connected: %t, want connected: %t", name, err, connected, c.connects)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // Keys of a Secret with credentials. The keys for TLS have the same names as in a Secret of type kubernetes.io/tls.
@@ -29,6 +31,8 @@ const (
 	defaultSocket = "/run/libvirt/libvirt-sock"
 	tcpPort       = "16509"
 	tlsPort       = "16514"
+
+	allowAddress = "to allow connections to it, set --libvirt-allow-address"
 )
 
 // endpoint describes a hypervisor and how to reach it.
@@ -184,9 +188,14 @@ func (o *Options) parseAddress(e *endpoint, u *url.URL, port string) error {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return malformed("the key %q of the credentials has an invalid port %.16q", keyURI, port)
 	}
-	if len(o.Hosts) > 0 && !slices.Contains(o.Hosts, host) {
+	listed := slices.Contains(o.Hosts, host)
+	if len(o.Hosts) > 0 && !listed {
 		return provider.Errorf(provider.PermissionDenied,
 			"the provider does not allow the host in the key %q of the credentials; allow the host with --libvirt-host", keyURI)
+	}
+	if denied, ok := errors.AsType[*endpoints.DeniedError](o.Endpoints.CheckHost(host)); ok && !listed {
+		return provider.Errorf(provider.PermissionDenied, "the host in the key %q of the credentials is %s; %s", keyURI,
+			denied.Kind, allowAddress)
 	}
 	e.network, e.address = "tcp", net.JoinHostPort(host, port)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
@@ -30,7 +31,9 @@ type Options struct {
 	// ShutdownGrace is how long a guest may take to shut down before its domain is restarted with other sizes. Default:
 	// 90 seconds.
 	ShutdownGrace time.Duration
-	// Dial connects to a hypervisor. Default: a net.Dialer.
+	// Endpoints restrict the addresses of hypervisors. Addresses in Hosts are always allowed.
+	Endpoints endpoints.Rules
+	// Dial connects to a hypervisor. Default: a dialer that obeys Endpoints.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Wrap wraps every connection, inside of TLS. By default connections are not wrapped.
 	Wrap func(net.Conn) net.Conn
@@ -69,8 +72,9 @@ func New(o Options) (*Driver, error) {
 			return nil, fmt.Errorf("the socket %q is not an absolute path", path)
 		}
 	}
+	o.Endpoints = o.Endpoints.AllowHosts(o.Hosts...)
 	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
+		o.Dial = o.Endpoints.Dialer().DialContext
 	}
 	if o.Wrap == nil {
 		o.Wrap = func(conn net.Conn) net.Conn { return conn }

@@ -12,6 +12,7 @@ import (
 	"github.com/digitalocean/go-libvirt"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // codeOf returns libvirt's number of an error. It is ErrOk if the error is not an answer of libvirt.
@@ -69,7 +70,10 @@ func translate(ctx context.Context, err error, attempted string) error {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
+	denied, isDenied := errors.AsType[*endpoints.DeniedError](err)
 	switch {
+	case isDenied:
+		out.Code, why = provider.PermissionDenied, denied.Error()+"; "+allowAddress
 	case codeOf(err) != libvirt.ErrOk:
 		out.Code, why = classify(err)
 	case errors.Is(err, errFrame):

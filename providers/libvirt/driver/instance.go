@@ -38,7 +38,7 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 	if created, err := time.Parse(time.RFC3339, d.metadata.Created); err == nil {
 		in.LaunchTime = created
 	}
-	if in.Addresses, err = h.addresses(ctx, d, in.State); err != nil {
+	if err := h.readAddresses(ctx, d, in); err != nil {
 		return nil, err
 	}
 	return in, nil
@@ -111,32 +111,31 @@ func shutoffReason(reason libvirt.DomainShutoffReason) string {
 	return "the domain is off; libvirt does not know the reason, for example because the hypervisor was restarted"
 }
 
-// addresses returns the host name of a domain and, if it is running, its addresses.
-func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.InstanceState) ([]corev1.NodeAddress,
-	error) {
-	var all []corev1.NodeAddress
+// readAddresses adds the host name of a domain to its instance and, if the domain is running, its addresses. The guest
+// itself chooses the addresses that its agent reports.
+func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.Instance) error {
 	if name := nodeName(d.Name); name != "" {
-		all = append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
+		in.Addresses = append(in.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 	}
-	if state != provider.StateRunning {
-		return all, nil
+	if in.State != provider.StateRunning {
+		return nil
 	}
-	source := libvirt.DomainInterfaceAddressesSrcLease
+	source, addresses := libvirt.DomainInterfaceAddressesSrcLease, &in.Addresses
 	if d.metadata.Addresses == machine.AddressSourceAgent {
-		source = libvirt.DomainInterfaceAddressesSrcAgent
+		source, addresses = libvirt.DomainInterfaceAddressesSrcAgent, &in.GuestAddresses
 	}
 	interfaces, err := h.DomainInterfaceAddresses(d.Domain, uint32(source), 0)
 	if err != nil {
 		// There is no agent yet, there are no leases because the network is a bridge, or the domain was just stopped. The
 		// instance is useful without addresses.
 		if codeOf(err) != libvirt.ErrOk {
-			return all, nil
+			return nil
 		}
-		return nil, translate(ctx, err, "get the addresses of domain "+providerID(d.UUID))
+		return translate(ctx, err, "get the addresses of domain "+providerID(d.UUID))
 	}
 	own, err := h.macAddressesOf(ctx, d)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, i := range interfaces {
 		if own != nil && (len(i.Hwaddr) == 0 || !own[strings.ToLower(i.Hwaddr[0])]) {
@@ -148,12 +147,12 @@ func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.In
 				continue
 			}
 			address := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: parsed.String()}
-			if !slices.Contains(all, address) {
-				all = append(all, address)
+			if !slices.Contains(*addresses, address) {
+				*addresses = append(*addresses, address)
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // macAddressesOf returns the hardware addresses of a domain's own interfaces if its agent reports the addresses. The

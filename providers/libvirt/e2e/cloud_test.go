@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -204,11 +205,37 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		return func() {}, c.dropVolumes(ctx)
 	case conformance.OperationFails:
 		return func() {}, c.failOperations(ctx)
+	case conformance.GuestClaims:
+		macs, err := c.hardwareAddresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.Only, r.Answer = is(faulty.DomainInterfaceAddresses), faulty.InterfacesWith(f.Address, macs...)
 	default:
 		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
 	}
 	return c.faults.Inject(r), nil
 }
+
+// hardwareAddresses returns the hardware addresses of all domains.
+func (c *cloud) hardwareAddresses(ctx context.Context) (macs []string, err error) {
+	domains, err := c.virsh(ctx, "list", "--uuid")
+	if err != nil {
+		return nil, err
+	}
+	for _, uuid := range strings.Fields(domains) {
+		xml, err := c.virsh(ctx, "dumpxml", uuid)
+		if err != nil {
+			return nil, err
+		}
+		for _, match := range macFormat.FindAllStringSubmatch(xml, -1) {
+			macs = append(macs, match[1])
+		}
+	}
+	return macs, nil
+}
+
+var macFormat = regexp.MustCompile(`<mac address='([^']+)'`)
 
 // dropVolumes deletes all volumes of machines, half of them through libvirt and half of them as files.
 func (c *cloud) dropVolumes(ctx context.Context) error {

@@ -11,10 +11,14 @@ import (
 	"machinist.dev/machinist/hack/libvirt"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/providers/libvirt/driver"
 	"machinist.dev/machinist/providers/libvirt/faulty"
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
+
+// onLoopback allows connections to the hypervisors of the tests.
+func onLoopback() endpoints.Rules { return endpoints.Rules{}.AllowHosts("127.0.0.1") }
 
 // credentials returns credentials for the hypervisor with TLS, and with changes.
 func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Credentials {
@@ -52,11 +56,13 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 	strangerCertificate, strangerKey := h.StrangerCertificate()
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
-			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second,
+			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second, Endpoints: onLoopback(),
 				ShutdownGrace: 3 * time.Second}) // the guests of these tests do not shut down
 		},
-		Class:     provider.Class{Spec: sample.Spec(), Credentials: credentials(h, map[string]string{"uri": uri})},
-		OtherSpec: sample.Spec("vcpus", 2, "memoryMiB", 192),
+		// Guests report their addresses through an agent, which the proxy imitates.
+		Class: provider.Class{Spec: sample.Spec("addressSource", "agent"),
+			Credentials: credentials(h, map[string]string{"uri": uri})},
+		OtherSpec: sample.Spec("addressSource", "agent", "vcpus", 2, "memoryMiB", 192),
 		InvalidSpecs: []conformance.InvalidSpec{
 			{Name: "no pool", Spec: sample.Spec("volume.pool", nil), Field: "volume.pool"},
 			{Name: "no network", Spec: sample.Spec("networks", []any{}), Field: "networks"},

@@ -49,7 +49,8 @@ func newTestMachine(t *testing.T, changes ...any) *testMachine {
 // newDriver returns a driver without state, as after a restart of the process.
 func (m *testMachine) newDriver() *driver.Driver {
 	m.Helper()
-	d, err := driver.New(driver.Options{Wrap: m.cloud.faults.Wrap, Sockets: []string{m.h.Socket()}, PlainTCP: true})
+	d, err := driver.New(driver.Options{Wrap: m.cloud.faults.Wrap, Sockets: []string{m.h.Socket()}, PlainTCP: true,
+		Endpoints: onLoopback()})
 	if err != nil {
 		m.Fatal(err)
 	}

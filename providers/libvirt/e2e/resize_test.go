@@ -21,7 +21,7 @@ func TestMachineIsResizedInPlace(t *testing.T) {
 	larger.Spec = sample.Spec("vcpus", 2, "memoryMiB", 192)
 	update := func(class provider.Class, drained bool) provider.UpdateResult {
 		t.Helper()
-		d, err := driver.New(driver.Options{ShutdownGrace: time.Second})
+		d, err := driver.New(driver.Options{ShutdownGrace: time.Second, Endpoints: onLoopback()})
 		if err != nil {
 			t.Fatal(err)
 		}

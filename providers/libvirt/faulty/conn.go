@@ -24,6 +24,8 @@ type Rule struct {
 	// Refuse answers the call with an error. If Late is set, the call is forwarded after this time.
 	Refuse *Refusal
 	Late   time.Duration
+	// Answer answers the call with success and this content. It is encoded as in libvirt's protocol.
+	Answer []byte
 	// AfterEnd limits the rule to calls within this time after a domain was destroyed.
 	AfterEnd time.Duration
 	// Pad is the number of bytes that are added to each answer.
@@ -188,6 +190,9 @@ func (c *conn) send(f frame) error {
 	switch {
 	case r.Hang:
 		return nil
+	case r.Answer != nil:
+		_, err := c.answers.Write(f.successWith(r.Answer))
+		return err
 	case r.Refuse == nil:
 		return c.call(f)
 	}

@@ -18,6 +18,8 @@ const (
 	DomainSetMetadata    uint32 = 264
 	DomainDefineXMLFlags uint32 = 350
 	DomainSetAutostart   uint32 = 29
+
+	DomainInterfaceAddresses uint32 = 353
 )
 
 // Changes reports whether a procedure changes something and is not a stream.
@@ -65,6 +67,36 @@ func (f frame) success(kind uint32) frame {
 	binary.BigEndian.PutUint32(answer[16:], kind)
 	binary.BigEndian.PutUint32(answer[24:], statusOK)
 	return answer
+}
+
+// successWith returns a reply that reports success, with this content.
+func (f frame) successWith(content []byte) frame {
+	answer := append(f.success(typeReply), content...)
+	binary.BigEndian.PutUint32(answer, uint32(len(answer)))
+	return answer
+}
+
+// InterfacesWith returns the content of an answer to DomainInterfaceAddresses: interfaces with these hardware
+// addresses, each of which has the IP address.
+func InterfacesWith(address string, macs ...string) []byte {
+	var content []byte
+	number := func(n int) { content = binary.BigEndian.AppendUint32(content, uint32(n)) }
+	text := func(s string) {
+		number(len(s))
+		content = append(content, s...)
+		content = append(content, make([]byte, (4-len(s)%4)%4)...)
+	}
+	number(len(macs))
+	for _, mac := range macs {
+		text("eth0")
+		number(1) // the hardware address is known
+		text(mac)
+		number(1)
+		number(0) // IPv4
+		text(address)
+		number(24)
+	}
+	return content
 }
 
 // readFrame reads the next message.

@@ -53,7 +53,7 @@ func (*OpenStack) Fleet() examples.Set { return examples.OpenStack }
 
 // Args implements stack.Backend.
 func (*OpenStack) Args(string) []string {
-	return []string{"--openstack-plain-http", "--openstack-create-settle=10s"}
+	return []string{"--openstack-plain-http", "--openstack-allow-address=127.0.0.0/8", "--openstack-create-settle=10s"}
 }
 
 // Credentials implements stack.Backend.

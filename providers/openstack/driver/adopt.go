@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -12,7 +14,7 @@ import (
 
 // Adopt implements provider.Adopter. It adopts a server only if the server's metadata have machinist-adoptable=true.
 // The credentials may reach every server of a project, and a user who may create Machines must not be able to delete
-// any of them.
+// any of them. The tags of a former cluster take the place of that mark for servers that List covers for the class.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -45,7 +47,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	// Record the server as created from the class as it is now. If the machine later gets a class that requires another
 	// server, Update can then detect this.
 	updated[metaSpec] = specHash(spec)
-	if !req.Replaces(in) {
+	replaces := req.Replaces(in)
+	if !replaces {
 		for key := range own.identity() {
 			if got, found := s.Metadata[key]; found && got != updated[key] {
 				if err := in.OwnedBy(own.cluster, own.machine); err != nil {
@@ -54,10 +57,11 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 				return nil, provider.Errorf(provider.FailedPrecondition, "server %s is tagged for machine %.128q", id, got)
 			}
 		}
-		if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" {
-			return nil, provider.Errorf(provider.FailedPrecondition,
-				"server %s lacks the metadata %s=true: set it to allow the adoption", id, metaAdoptable)
-		}
+	}
+	where := c.outsideOf(s, spec)
+	if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" && (!replaces || where != "") {
+		return nil, provider.Errorf(provider.FailedPrecondition,
+			"server %s%s lacks the metadata %s=true: set it to allow the adoption", id, where, metaAdoptable)
 	}
 	maps.DeleteFunc(updated, func(key, text string) bool { return s.Metadata[key] == text })
 	if len(updated) > 0 {
@@ -68,4 +72,17 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		s.Metadata = metadata
 	}
 	return c.convert(s)
+}
+
+// outsideOf returns why List does not cover the server for the specification, and "" if List covers it. The credentials
+// of an administrator reach the servers of other projects, and a provider ID can name another region.
+func (c *clients) outsideOf(s *servers.Server, spec machine.Spec) string {
+	region := cmp.Or(spec.Region, c.defaultRegion)
+	switch {
+	case region != "" && c.region != region:
+		return fmt.Sprintf(", which is in region %.128q and not in region %.128q of the class,", c.region, region)
+	case c.project != "" && s.TenantID != "" && s.TenantID != c.project:
+		return fmt.Sprintf(", which is in project %.64q and not in project %.64q of the credentials,", s.TenantID, c.project)
+	}
+	return ""
 }

@@ -30,14 +30,21 @@ const (
 
 // session contains what the calls of one account share: connections, a token and the catalog that came with it.
 type session struct {
-	account   account
-	allowHTTP bool
-	http      *http.Client
+	account account
+	options *Options
+	http    *http.Client
 
-	mu      sync.Mutex
+	mu       sync.Mutex
+	signedIn *signedIn
+	since    time.Time
+}
+
+// signedIn is the result of signing in.
+type signedIn struct {
 	client  *gophercloud.ProviderClient
 	catalog *tokens.ServiceCatalog
-	since   time.Time
+	// project is the ID of the project of the token. It is empty if OpenStack does not report it.
+	project string
 }
 
 // maxSession limits how long a catalog is used, because endpoints can change.
@@ -48,6 +55,8 @@ type clients struct {
 	// region is empty if neither the specification nor the credentials name one.
 	region   string
 	regional bool
+	// defaultRegion is the region of the credentials, and project the ID of their project. Each is empty if it is unknown.
+	defaultRegion, project string
 
 	compute *gophercloud.ServiceClient
 	network *gophercloud.ServiceClient
@@ -65,20 +74,21 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 		}
 		httpClient := d.http
 		if a.roots != nil {
-			transport := httpapi.Transport()
+			transport := httpapi.Transport(d.options.Endpoints)
 			transport.TLSClientConfig = &tls.Config{RootCAs: a.roots, MinVersion: tls.VersionTLS12}
 			httpClient = httpapi.Client(transport)
 		}
-		return &session{account: a, allowHTTP: d.options.PlainHTTP, http: httpClient}, nil
+		return &session{account: a, options: &d.options, http: httpClient}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	client, catalog, err := s.signIn(ctx)
+	result, err := s.signIn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &clients{region: cmp.Or(region, s.account.region), regional: d.options.RegionalProviderIDs}
+	out := &clients{region: cmp.Or(region, s.account.region), regional: d.options.RegionalProviderIDs,
+		defaultRegion: s.account.region, project: result.project}
 	for _, service := range []struct {
 		client       **gophercloud.ServiceClient
 		kind         string
@@ -91,14 +101,14 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 		{&out.volume, "volume", []string{"volumev3", "block-storage", "volume"}, "", cinderMicroversion},
 		{&out.image, "image", []string{"image"}, "v2/", ""},
 	} {
-		endpoint, err := s.endpoint(catalog, service.types, out.region)
+		endpoint, err := s.endpoint(result.catalog, service.types, out.region)
 		if err != nil {
 			return nil, err
 		}
 		if endpoint == "" {
 			continue // Only machines with volumes need Cinder.
 		}
-		*service.client = &gophercloud.ServiceClient{ProviderClient: client, Endpoint: endpoint, Type: service.kind,
+		*service.client = &gophercloud.ServiceClient{ProviderClient: result.client, Endpoint: endpoint, Type: service.kind,
 			Microversion: service.microversion}
 		if service.version != "" && !strings.HasSuffix(endpoint, "/"+service.version) {
 			(*service.client).ResourceBase = endpoint + service.version
@@ -108,15 +118,15 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 }
 
 // signIn returns a client with a token, and the catalog. Only one call at a time requests them.
-func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tokens.ServiceCatalog, error) {
+func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil && time.Since(s.since) < maxSession {
-		return s.client, s.catalog, nil
+	if s.signedIn != nil && time.Since(s.since) < maxSession {
+		return s.signedIn, nil
 	}
 	client, err := openstack.NewClient(s.account.auth.IdentityEndpoint)
 	if err != nil {
-		return nil, nil, malformed("the URL of the identity service is invalid")
+		return nil, malformed("the URL of the identity service is invalid")
 	}
 	client.HTTPClient = *s.http
 	client.UserAgent.Prepend("machinist")
@@ -129,18 +139,21 @@ func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tok
 	}
 	client.IdentityEndpoint = endpoint + "/"
 	if err := openstack.AuthenticateV3(ctx, client, &options, gophercloud.EndpointOpts{}); err != nil {
-		return nil, nil, translate(ctx, err, "sign in to OpenStack")
+		return nil, translate(ctx, err, "sign in to OpenStack")
 	}
 	result, ok := client.GetAuthResult().(tokens.CreateResult)
 	if !ok {
-		return nil, nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the answer has no catalog")
+		return nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the answer has no catalog")
 	}
 	catalog, err := result.ExtractServiceCatalog()
 	if err != nil {
-		return nil, nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the catalog of services cannot be read")
+		return nil, provider.Errorf(provider.Internal, "sign in to OpenStack: the catalog of services cannot be read")
 	}
-	s.client, s.catalog, s.since = client, catalog, time.Now()
-	return client, catalog, nil
+	s.signedIn, s.since = &signedIn{client: client, catalog: catalog}, time.Now()
+	if project, err := result.ExtractProject(); err == nil && project != nil {
+		s.signedIn.project = project.ID
+	}
+	return s.signedIn, nil
 }
 
 // endpoint returns the URL of a service, with a slash at the end. It is empty if the catalog does not contain the
@@ -175,9 +188,9 @@ func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, regio
 			"OpenStack has several regions; set the region in the providerSpec or in the credentials to one of %.256s",
 			strings.Join(regions, ", "))
 	case len(found) > 0:
-		if err := checkURL(found[0], s.allowHTTP); err != nil {
-			return "", provider.Errorf(provider.FailedPrecondition, "the endpoint of the service %q in OpenStack's catalog %w",
-				types[0], err)
+		if err := s.options.checkURL(found[0]); err != nil {
+			return "", provider.Errorf(provider.FailedPrecondition,
+				"the endpoint %.256q of the service %q in OpenStack's catalog %w", found[0], types[0], err)
 		}
 		return strings.TrimRight(found[0], "/") + "/", nil
 	case len(regions) > 0:

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // Keys of a Secret with credentials. The Secret contains either a clouds.yaml or an application credential, and
@@ -184,7 +185,7 @@ func (o *Options) checkEntry(e cloudEntry, where string) (account, error) {
 		return account{}, malformed("%s lacks the URL of the identity service (%s, or auth.auth_url in %s)", where, keyAuthURL,
 			keyClouds)
 	}
-	if err := checkURL(e.Auth.AuthURL, o.PlainHTTP); err != nil {
+	if err := o.checkURL(e.Auth.AuthURL); err != nil {
 		return account{}, malformed("the URL of the identity service in %s %w", where, err)
 	}
 	if len(o.AuthURLs) > 0 && !slices.ContainsFunc(o.AuthURLs, func(allowed string) bool {
@@ -251,15 +252,21 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	return o, nil
 }
 
-// checkURL refuses a text that is not the URL of a service.
-func checkURL(text string, allowHTTP bool) error {
+// allowAddress is what to do about an address to which the driver does not connect.
+const allowAddress = "to allow connections to it, set --openstack-allow-address"
+
+// checkURL refuses a text that is not the URL of a service, or whose host is an address that the rules deny.
+func (o *Options) checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("is not a URL such as https://identity.example.com/v3")
-	case u.Scheme == "http" && !allowHTTP:
+	case u.Scheme == "http" && !o.PlainHTTP:
 		return errors.New("has no TLS; to allow this, set --openstack-plain-http")
+	}
+	if denied, ok := errors.AsType[*endpoints.DeniedError](o.Endpoints.CheckHost(u.Hostname())); ok {
+		return errors.New("has a host that is " + denied.Kind + "; " + allowAddress)
 	}
 	return nil
 }

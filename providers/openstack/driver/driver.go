@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/openstack/machine"
 )
@@ -30,8 +32,11 @@ type Options struct {
 	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 1
 	// minute.
 	CreateSettle time.Duration
-	// Transport sends all calls with credentials that contain no certificate authorities. Default: a transport like
-	// Go's, which keeps connections for many simultaneous calls.
+	// Endpoints restrict the addresses of the identity service and of the endpoints in its catalog. Addresses in AuthURLs
+	// are always allowed.
+	Endpoints endpoints.Rules
+	// Transport sends all calls with credentials that contain no certificate authorities. Default: a transport that obeys
+	// Endpoints and keeps connections for many simultaneous calls.
 	Transport http.RoundTripper
 }
 
@@ -62,10 +67,16 @@ func New(o Options) (*Driver, error) {
 	if o.CreateSettle == 0 {
 		o.CreateSettle = time.Minute
 	}
-	for _, u := range o.AuthURLs {
-		if err := checkURL(u, o.PlainHTTP); err != nil {
-			return nil, fmt.Errorf("the identity service %q %w", u, err)
+	for _, text := range o.AuthURLs {
+		if u, err := url.Parse(text); err == nil {
+			o.Endpoints = o.Endpoints.AllowHosts(u.Hostname())
 		}
+		if err := o.checkURL(text); err != nil {
+			return nil, fmt.Errorf("the identity service %q %w", text, err)
+		}
+	}
+	if o.Transport == nil {
+		o.Transport = httpapi.Transport(o.Endpoints)
 	}
 	return &Driver{options: o, http: httpapi.Client(o.Transport)}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
@@ -88,14 +89,17 @@ func translate(ctx context.Context, err error, attempted string) error {
 	out := &provider.Error{Code: provider.Unknown, Cause: err}
 	var why string
 	a, answered := answerOf(err)
+	denied, isDenied := errors.AsType[*endpoints.DeniedError](err)
 	switch {
 	case answered:
 		out.Code, why = a.classify()
 		if out.Code == provider.Throttled || out.Code == provider.Unavailable {
 			out.RetryAfter = httpapi.RetryAfter(a.header)
 		}
-	case errors.Is(err, httpapi.ErrAnswerTooLong):
-		out.Code, why = provider.Internal, httpapi.ErrAnswerTooLong.Error()
+	case isDenied:
+		out.Code, why = provider.PermissionDenied, denied.Error()+"; "+allowAddress
+	case httpapi.TooLong(err) != nil:
+		out.Code, why = provider.Internal, httpapi.TooLong(err).Error()
 	case errors.Is(ctx.Err(), context.Canceled):
 		out.Code, why = provider.Canceled, "the call was cancelled"
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // fakeAPI is a server with the few endpoints of Keystone and Nova that tests need. It only tests how the driver
@@ -24,7 +26,15 @@ type fakeAPI struct {
 	tokens int
 	// tokenStatus is the error status with which Keystone answers. If it is 0, Keystone returns a token.
 	tokenStatus int
-	calls       []string
+	// catalogURL is the beginning of all URLs in the catalog. If it is empty, it is the URL of this server.
+	catalogURL string
+	// anyRegion serves the servers in all regions.
+	anyRegion bool
+	// project is the ID of the project of the token. If it is empty, the token has no project.
+	project string
+	// other answers all calls that are not about servers. If it is nil, there is nothing else.
+	other http.HandlerFunc
+	calls []string
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -38,11 +48,15 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 // driver returns a driver, and credentials for the fake API.
 func (s *fakeAPI) driver(t *testing.T) (*Driver, provider.Credentials) {
 	t.Helper()
-	d, err := New(Options{PlainHTTP: true})
+	d, err := New(Options{PlainHTTP: true, Endpoints: endpoints.Rules{}.AllowHosts("127.0.0.1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, secret("authURL", s.URL+"/identity/v3", "applicationCredentialID", "id",
+	return d, s.credentials()
+}
+
+func (s *fakeAPI) credentials() provider.Credentials {
+	return secret("authURL", s.URL+"/identity/v3", "applicationCredentialID", "id",
 		"applicationCredentialSecret", "hush")
 }
 
@@ -59,7 +73,15 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	id, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/compute/one/servers/"), "/")
+	if s.other != nil && !strings.HasPrefix(r.URL.Path, "/compute/one/servers/") {
+		s.other(w, r)
+		return
+	}
+	path := r.URL.Path
+	if s.anyRegion {
+		path = strings.Replace(path, "/compute/two/", "/compute/one/", 1)
+	}
+	id, rest, _ := strings.Cut(strings.TrimPrefix(path, "/compute/one/servers/"), "/")
 	server := s.servers[id]
 	switch {
 	case server == nil:
@@ -91,13 +113,17 @@ func (s *fakeAPI) token(w http.ResponseWriter) {
 		var endpoints []any
 		for _, region := range s.regions {
 			endpoints = append(endpoints, map[string]any{"id": kind + region, "interface": "public", "region": region,
-				"region_id": region, "url": s.URL + "/" + kind + "/" + region})
+				"region_id": region, "url": cmp.Or(s.catalogURL, s.URL) + "/" + kind + "/" + region})
 		}
 		catalog = append(catalog, map[string]any{"id": kind, "type": kind, "name": kind, "endpoints": endpoints})
 	}
 	w.Header().Set("X-Subject-Token", strings.Repeat("t", s.tokens))
 	w.WriteHeader(http.StatusCreated)
-	writeJSON(w, map[string]any{"token": map[string]any{"expires_at": "2126-01-01T00:00:00.000000Z", "catalog": catalog}})
+	token := map[string]any{"expires_at": "2126-01-01T00:00:00.000000Z", "catalog": catalog}
+	if s.project != "" {
+		token["project"] = map[string]any{"id": s.project, "name": s.project}
+	}
+	writeJSON(w, map[string]any{"token": token})
 }
 
 func writeJSON(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }

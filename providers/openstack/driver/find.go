@@ -69,7 +69,8 @@ func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, 
 // serversNamed returns the servers of an owner whose names match a regular expression. An empty expression matches
 // all names.
 func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) ([]*servers.Server, error) {
-	listed, err := allPages(ctx, servers.List(c.compute, servers.ListOpts{Name: pattern}), servers.ExtractServers)
+	listed, err := allPages(ctx, c.compute, servers.List(c.compute, servers.ListOpts{Name: pattern}),
+		servers.ExtractServers)
 	if err != nil {
 		return nil, translate(ctx, err, "list servers")
 	}

@@ -117,7 +117,7 @@ func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool
 
 // findByName returns the server with the requested name. It is nil if there is none.
 func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Server, error) {
-	listed, err := allPages(ctx, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(r.name) + "$"}),
+	listed, err := allPages(ctx, c.compute, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(r.name) + "$"}),
 		servers.ExtractServers)
 	if err != nil {
 		return nil, translate(ctx, err, "list servers")

@@ -14,7 +14,8 @@ import (
 
 // portsOf returns all ports whose description contains the owner, for any attempt.
 func (c *clients) portsOf(ctx context.Context, own owner) ([]ports.Port, error) {
-	all, err := allPages(ctx, ports.List(c.network, ports.ListOpts{Description: own.description()}), ports.ExtractPorts)
+	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{Description: own.description()}),
+		ports.ExtractPorts)
 	if err != nil {
 		return nil, translate(ctx, err, "list ports")
 	}
@@ -98,7 +99,7 @@ func (c *clients) createTrunk(ctx context.Context, r *serverRequest, i int, port
 
 // trunksOf returns the trunks of a port. It returns none if Neutron does not support trunks.
 func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, error) {
-	all, err := allPages(ctx, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
+	all, err := allPages(ctx, c.network, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
 	if isAbsent(err) {
 		return nil, nil
 	}

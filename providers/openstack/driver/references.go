@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
@@ -14,6 +15,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 	"github.com/gophercloud/gophercloud/v2/pagination"
 
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
@@ -42,20 +45,33 @@ func selectID(field, kind, ref string, all []candidate) (string, error) {
 		len(found), kind)
 }
 
-// allPages returns the entries of all pages of a list.
-func allPages[T any](ctx context.Context, pager pagination.Pager,
-	extract func(pagination.Page) ([]T, error)) ([]T, error) {
-	page, err := pager.AllPages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return extract(page)
+// allPages returns the entries of all pages of a list of a service. A link to the next page must not lead to another
+// host, because gophercloud sends the access token there.
+func allPages[T any](ctx context.Context, service *gophercloud.ServiceClient, pager pagination.Pager,
+	extract func(pagination.Page) ([]T, error)) (all []T, err error) {
+	err = pager.EachPage(httpapi.List(ctx), func(_ context.Context, page pagination.Page) (bool, error) {
+		entries, err := extract(page)
+		if err != nil {
+			return false, err
+		}
+		all = append(all, entries...)
+		next, err := page.NextPageURL()
+		if err != nil || next == "" {
+			return false, err
+		}
+		if err := httpapi.CheckLink(service.Endpoint, next); err != nil {
+			return false, provider.Errorf(provider.Internal,
+				"list of OpenStack's service %q: %s; the service must return links to its own endpoint", service.Type, err)
+		}
+		return true, nil
+	})
+	return all, err
 }
 
 // listCandidates returns the entries of a list as candidates.
-func listCandidates[T any](ctx context.Context, attempted string, pager pagination.Pager,
-	extract func(pagination.Page) ([]T, error), entry func(T) candidate) ([]candidate, error) {
-	all, err := allPages(ctx, pager, extract)
+func listCandidates[T any](ctx context.Context, attempted string, service *gophercloud.ServiceClient,
+	pager pagination.Pager, extract func(pagination.Page) ([]T, error), entry func(T) candidate) ([]candidate, error) {
+	all, err := allPages(ctx, service, pager, extract)
 	if err != nil {
 		return nil, translate(ctx, err, attempted)
 	}
@@ -68,7 +84,7 @@ func listCandidates[T any](ctx context.Context, attempted string, pager paginati
 
 // findFlavor returns the flavor with an ID or a name.
 func (c *clients) findFlavor(ctx context.Context, ref string) (*flavors.Flavor, error) {
-	all, err := allPages(ctx, flavors.ListDetail(c.compute, flavors.ListOpts{}), flavors.ExtractFlavors)
+	all, err := allPages(ctx, c.compute, flavors.ListDetail(c.compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	if err != nil {
 		return nil, translate(ctx, err, "list flavors")
 	}
@@ -101,7 +117,7 @@ func (c *clients) findImage(ctx context.Context, i machine.Image) (*images.Image
 		}
 		return image, nil
 	}
-	all, err := allPages(ctx, images.List(c.image, images.ListOpts{Name: i.Name, Tags: i.Tags,
+	all, err := allPages(ctx, c.image, images.List(c.image, images.ListOpts{Name: i.Name, Tags: i.Tags,
 		Status: images.ImageStatusActive}), images.ExtractImages)
 	if err != nil {
 		return nil, translate(ctx, err, "list images")
@@ -118,7 +134,7 @@ func (c *clients) findImage(ctx context.Context, i machine.Image) (*images.Image
 
 // networkID returns the ID of a network.
 func (c *clients) networkID(ctx context.Context, field, ref string) (string, error) {
-	all, err := listCandidates(ctx, "list networks", networks.List(c.network, networks.ListOpts{}),
+	all, err := listCandidates(ctx, "list networks", c.network, networks.List(c.network, networks.ListOpts{}),
 		networks.ExtractNetworks, func(n networks.Network) candidate { return candidate{n.ID, n.Name} })
 	if err != nil {
 		return "", err
@@ -128,7 +144,7 @@ func (c *clients) networkID(ctx context.Context, field, ref string) (string, err
 
 // subnetID returns the ID of a subnet of a network.
 func (c *clients) subnetID(ctx context.Context, field, ref, network string) (string, error) {
-	all, err := listCandidates(ctx, "list subnets", subnets.List(c.network, subnets.ListOpts{NetworkID: network}),
+	all, err := listCandidates(ctx, "list subnets", c.network, subnets.List(c.network, subnets.ListOpts{NetworkID: network}),
 		subnets.ExtractSubnets, func(s subnets.Subnet) candidate { return candidate{s.ID, s.Name} })
 	if err != nil {
 		return "", err
@@ -138,7 +154,7 @@ func (c *clients) subnetID(ctx context.Context, field, ref, network string) (str
 
 // existingPortID returns the ID of a port that the specification names.
 func (c *clients) existingPortID(ctx context.Context, field, ref string) (string, error) {
-	all, err := listCandidates(ctx, "list ports", ports.List(c.network, ports.ListOpts{}), ports.ExtractPorts,
+	all, err := listCandidates(ctx, "list ports", c.network, ports.List(c.network, ports.ListOpts{}), ports.ExtractPorts,
 		func(p ports.Port) candidate { return candidate{p.ID, p.Name} })
 	if err != nil {
 		return "", err
@@ -152,7 +168,7 @@ func (c *clients) securityGroupIDs(ctx context.Context, field string, refs []str
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	all, err := listCandidates(ctx, "list security groups", groups.List(c.network, groups.ListOpts{}), groups.ExtractGroups,
+	all, err := listCandidates(ctx, "list security groups", c.network, groups.List(c.network, groups.ListOpts{}), groups.ExtractGroups,
 		func(g groups.SecGroup) candidate { return candidate{g.ID, g.Name} })
 	if err != nil {
 		return nil, err
@@ -171,7 +187,7 @@ func (c *clients) securityGroupIDs(ctx context.Context, field string, refs []str
 
 // serverGroupID returns the ID of a server group.
 func (c *clients) serverGroupID(ctx context.Context, ref string) (string, error) {
-	all, err := listCandidates(ctx, "list server groups", servergroups.List(c.compute, servergroups.ListOpts{}),
+	all, err := listCandidates(ctx, "list server groups", c.compute, servergroups.List(c.compute, servergroups.ListOpts{}),
 		servergroups.ExtractServerGroups, func(g servergroups.ServerGroup) candidate { return candidate{g.ID, g.Name} })
 	if err != nil {
 		return "", err

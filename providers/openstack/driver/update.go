@@ -146,7 +146,7 @@ func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machin
 // updateGroups sets the security groups of the ports that were created for the server. It does not change existing
 // ports and the ports of an adopted server.
 func (c *clients) updateGroups(ctx context.Context, s *servers.Server, spec machine.Spec) error {
-	all, err := allPages(ctx, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 	if err != nil {
 		return translate(ctx, err, "list ports")
 	}

@@ -46,7 +46,7 @@ func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, e
 	if c.volume == nil {
 		return nil, nil
 	}
-	all, err := allPages(ctx, volumes.List(c.volume, volumes.ListOpts{Metadata: map[string]string{
+	all, err := allPages(ctx, c.volume, volumes.List(c.volume, volumes.ListOpts{Metadata: map[string]string{
 		provider.TagMachineUID: string(own.machine.UID)}}), volumes.ExtractVolumes)
 	if err != nil {
 		return nil, translate(ctx, err, "list volumes")
@@ -162,7 +162,7 @@ func (c *clients) deleteVolumes(ctx context.Context, all []volumes.Volume, looku
 // call tries again.
 func (c *clients) deleteVolume(ctx context.Context, v *volumes.Volume) (refused string, err error) {
 	if v.Status != "available" && !strings.HasPrefix(v.Status, "error") {
-		all, err := allPages(ctx, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
+		all, err := allPages(ctx, c.volume, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
 			attachments.ExtractAttachments)
 		if err != nil {
 			return "", translate(ctx, err, "list the attachments of volume "+v.ID)

@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/providers/openstack/driver"
 	"machinist.dev/machinist/providers/openstack/faulty"
@@ -35,7 +36,8 @@ func TestTheDriverConforms(t *testing.T) {
 	member := open(t, cloudsYAML, "machinist")
 	admin := open(t, cloudsYAML, "admin")
 	member.checkLeavesNothing(t)
-	transport := &faulty.Transport{Base: httpapi.Transport()}
+	loopback := endpoints.Rules{}.AllowHosts("127.0.0.1")
+	transport := &faulty.Transport{Base: httpapi.Transport(loopback)}
 	credentials := func(changes ...string) provider.Credentials {
 		text := strings.NewReplacer(changes...).Replace(string(raw))
 		return provider.NewCredentials(map[string][]byte{"clouds.yaml": []byte(text), "cloud": []byte("machinist")})
@@ -43,7 +45,8 @@ func TestTheDriverConforms(t *testing.T) {
 	var launched atomic.Int64
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
-			return driver.New(driver.Options{PlainHTTP: true, Transport: transport, CreateSettle: 20 * time.Second})
+			return driver.New(driver.Options{PlainHTTP: true, Transport: transport, Endpoints: loopback,
+				CreateSettle: 20 * time.Second})
 		},
 		Class:     provider.Class{Spec: sample.Spec(), Credentials: credentials()},
 		OtherSpec: sample.Spec("flavor", "m1.medium", "rootVolume", map[string]any{"sizeGiB": 20}),
@@ -65,7 +68,7 @@ func TestTheDriverConforms(t *testing.T) {
 		Timeout:             3 * time.Minute,
 		Instances:           3,
 		Full:                true,
-		Never:               []conformance.FaultKind{conformance.OtherCase},
+		Never:               []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,
 			Tags:      member.tags,

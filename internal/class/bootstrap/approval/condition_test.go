@@ -71,3 +71,21 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	remove(wrong)
 	w.wantCondition(joins, "", "")
 }
+
+// A guest reports the address of an API server as its own, and its kubelet requests a serving certificate for it. The
+// request stays pending, and the condition of the Machine explains what an administrator can do. An address in a range
+// of --approve-guest-addresses is approved.
+//
+// Rules: guest-address-only-in-ranges, refused-request-in-condition.
+func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.pair(m)
+	w.cloud.answerFromGuest("198.51.100.5", "192.0.2.1")
+	node, own := w.asNode(w.node("m")), []string{w.node("m")}
+	theirs := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"192.0.2.1"}))
+	w.wantReported(theirs, ReasonGuestAddress)
+	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "--approve-guest-addresses")
+	w.wantSigned(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"198.51.100.5"})), ReasonNodeServes)
+	w.wantPending(theirs)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -33,8 +34,6 @@ const (
 	kubeletWait = 15 * time.Minute
 )
 
-// Options configure a Reconciler.
-
 // Options are what a Reconciler works with.
 type Options struct {
 	// Provider is the name of the provider of this process. Requests for Machines of other providers are ignored.
@@ -56,6 +55,8 @@ type Options struct {
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// GuestRanges are the ranges in which serving certificates are approved for addresses that only the guest reports.
+	GuestRanges []netip.Prefix
 	// Concurrency is the number of requests that are processed at the same time, for each of Signers. The default is 8.
 	Concurrency int
 }
@@ -241,24 +242,32 @@ func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (retryAfter
 	uid, now := facts.Machine.UID, facts.Now
 	known, ok := r.state.cachedAnswer(uid, now)
 	if !ok {
-		addresses, err := r.addressesFromProvider(ctx, facts.Machine)
-		known = answer{addresses: addresses, until: now.Add(answerValid)}
+		instance, err := r.instanceFromProvider(ctx, facts.Machine)
 		switch {
 		case err != nil:
 			// Keep the error until the retry is due, because other requests also call this provider.
 			known = answer{until: now.Add(max(answerRetry, provider.RetryAfter(err)))}
 			logf.FromContext(ctx).Error(err, "Cannot get the addresses of a machine's instance from the provider", "machine",
 				client.ObjectKeyFromObject(facts.Machine))
-		case !hasIP(addresses):
+		case !hasIP(instance.AllAddresses()):
 			// The kubelet has an IP address, because it sent the request. The cloud does not report it yet.
-			if known.until = now.Add(answerRetry); len(addresses) == 0 {
-				known.addresses = nil
-			}
+			known = answerOf(instance, now.Add(answerRetry))
+		default:
+			known = answerOf(instance, now.Add(answerValid))
 		}
 		r.state.storeAnswer(uid, known, now)
 	}
-	facts.Addresses = known.addresses
+	facts.Addresses, facts.GuestAddresses = known.addresses, known.guest
 	return known.until.Sub(now)
+}
+
+// answerOf returns the addresses of an instance. If it has none, they are not known.
+func answerOf(instance *provider.Instance, until time.Time) answer {
+	a := answer{guest: instance.GuestAddresses, until: until}
+	if len(instance.AllAddresses()) > 0 {
+		a.addresses = append([]corev1.NodeAddress{}, instance.Addresses...)
+	}
+	return a
 }
 
 // hasIP reports whether the addresses include an IP address.
@@ -268,8 +277,8 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-// addressesFromProvider asks the provider for the addresses of the instance. Without an error the result is never nil.
-func (r *Reconciler) addressesFromProvider(ctx context.Context, m *v1beta1.Machine) ([]corev1.NodeAddress, error) {
+// instanceFromProvider asks the provider for the instance.
+func (r *Reconciler) instanceFromProvider(ctx context.Context, m *v1beta1.Machine) (*provider.Instance, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the machine's class: %w", err)
@@ -288,5 +297,5 @@ func (r *Reconciler) addressesFromProvider(ctx context.Context, m *v1beta1.Machi
 	case instance.MachineUID != "" && instance.MachineUID != m.UID:
 		return nil, errors.New("the tags of the provider's instance name another machine")
 	}
-	return append([]corev1.NodeAddress{}, instance.Addresses...), nil
+	return instance, nil
 }

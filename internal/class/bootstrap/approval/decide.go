@@ -34,8 +34,10 @@ type Facts struct {
 	// Node is the existing Node with this name, or nil if there is none.
 	Node *Node
 	// Addresses are the addresses that the provider recently reported for the Machine's instance, or nil if they are not
-	// known.
-	Addresses []corev1.NodeAddress
+	// known. GuestAddresses are those that only the guest reported to the provider.
+	Addresses, GuestAddresses []corev1.NodeAddress
+	// GuestRanges are the ranges in which an address is approved although only the guest reported it.
+	GuestRanges []netip.Prefix
 }
 
 // Node holds the fields of a Node that matter for a decision.
@@ -152,10 +154,13 @@ func (r request) decideNode(f Facts) Decision {
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
-	unknown := r.unknownName(f.Addresses)
-	switch {
+	switch unknown, fromGuest := r.unknownName(f); {
 	case unknown != "" && f.Addresses == nil:
 		return ignore(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
+	case fromGuest:
+		return refuse(ReasonGuestAddress, "the request includes %s, which only the guest reports as an address of the "+
+			"instance, and a guest can report any address. If the address is right, approve the request. Machinist approves "+
+			"the addresses of guests only in the ranges of --approve-guest-addresses of the provider", quote(unknown))
 	case unknown != "":
 		return refuse(ReasonUnknownAddress,
 			"the request includes %s, which the provider does not report as an address of the instance", quote(unknown))
@@ -164,10 +169,37 @@ func (r request) decideNode(f Facts) Decision {
 		client.ObjectKeyFromObject(m))
 }
 
-// unknownName returns the first alternative name of the request that is neither the node's name nor one of the
-// addresses. It returns "" if all are known.
-func (r request) unknownName(addresses []corev1.NodeAddress) string {
-	names, ips := []string{r.Requester}, []netip.Addr(nil)
+// unknownName returns an alternative name of the request that is not known to be the node's: neither the node's name,
+// nor an address that the provider reports, nor an address of the guest in one of the ranges. It returns "" if all are
+// known. fromGuest means that only the guest reports this name, and that all others are known or only from the guest.
+func (r request) unknownName(f Facts) (unknown string, fromGuest bool) {
+	names, ips := split(f.Addresses)
+	guestNames, guestIPs := split(f.GuestAddresses)
+	names = append(names, r.Requester)
+	for _, name := range r.DNS {
+		switch {
+		case slices.Contains(names, name):
+		case !slices.Contains(guestNames, name):
+			return name, false
+		default:
+			unknown, fromGuest = name, true
+		}
+	}
+	for _, ip := range r.IPs {
+		inRange := func(p netip.Prefix) bool { return p.Contains(ip) }
+		switch {
+		case slices.Contains(ips, ip):
+		case !slices.Contains(guestIPs, ip):
+			return ip.String(), false
+		case !slices.ContainsFunc(f.GuestRanges, inRange):
+			unknown, fromGuest = ip.String(), true
+		}
+	}
+	return unknown, fromGuest
+}
+
+// split returns the names and the IP addresses among the addresses.
+func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	for _, a := range addresses {
 		switch a.Type {
 		case corev1.NodeInternalIP, corev1.NodeExternalIP:
@@ -178,17 +210,7 @@ func (r request) unknownName(addresses []corev1.NodeAddress) string {
 			names = append(names, a.Address)
 		}
 	}
-	for _, name := range r.DNS {
-		if !slices.Contains(names, name) {
-			return name
-		}
-	}
-	for _, ip := range r.IPs {
-		if !slices.Contains(ips, ip) {
-			return ip.String()
-		}
-	}
-	return ""
+	return names, ips
 }
 
 // servedBy reports whether the Machine belongs to the provider. Every Machine gets the provider's label before its

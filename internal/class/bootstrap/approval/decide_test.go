@@ -74,6 +74,62 @@ func withAddresses(f *Facts) {
 	}
 }
 
+// withGuestAddresses adds addresses of the guest. One of them is also an address of an API server.
+func withGuestAddresses(ranges ...string) func(*Facts) {
+	return func(f *Facts) {
+		withAddresses(f)
+		f.GuestAddresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.10"},
+			{Type: corev1.NodeExternalIP, Address: "2001:db8:1::10"},
+			{Type: corev1.NodeInternalDNS, Address: "kubernetes.default.svc"},
+		}
+		for _, r := range ranges {
+			f.GuestRanges = append(f.GuestRanges, netip.MustParsePrefix(r))
+		}
+	}
+}
+
+// A guest reports addresses through an agent, and requests serving certificates for them: the address of an API server,
+// with which it could read what other clients send there. The certificate is not approved, except within ranges that an
+// administrator configured.
+//
+// Rule: guest-address-only-in-ranges.
+func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
+	request := func(names []string, ips ...string) *certificatesv1.CertificateSigningRequest {
+		return csrtest.ForServing("n1", names, ips).ByNode(t, "n1")
+	}
+	own := []string{"n1"}
+	for _, tc := range []struct {
+		name    string
+		request *certificatesv1.CertificateSigningRequest
+		ranges  []string
+		want    Reason
+	}{
+		{"its own name", request(own), nil, ReasonNodeServes},
+		{"an address that the cloud reports too", request(own, "10.0.0.5"), nil, ReasonNodeServes},
+		{"an address of the guest", request(own, "192.0.2.10"), nil, ReasonGuestAddress},
+		{"an IPv6 address of the guest", request(own, "2001:db8:1::10"), nil, ReasonGuestAddress},
+		{"both kinds", request(own, "10.0.0.5", "192.0.2.10"), nil, ReasonGuestAddress},
+		{"a name of the guest", request([]string{"n1", "kubernetes.default.svc"}, "10.0.0.5"), nil, ReasonGuestAddress},
+		{"an address that nothing reports", request(own, "192.0.2.11"), nil, ReasonUnknownAddress},
+		{"an address of the guest, and one that nothing reports", request(own, "192.0.2.10", "192.0.2.11"), nil,
+			ReasonUnknownAddress},
+
+		{"in a range", request(own, "192.0.2.10"), []string{"192.0.2.0/28"}, ReasonNodeServes},
+		{"in ranges of both families", request(own, "192.0.2.10", "2001:db8:1::10"),
+			[]string{"192.0.2.0/28", "2001:db8:1::/64"}, ReasonNodeServes},
+		{"outside of the range", request(own, "192.0.2.10"), []string{"192.0.2.0/29"}, ReasonGuestAddress},
+		{"one of two in a range", request(own, "192.0.2.10", "2001:db8:1::10"), []string{"192.0.2.0/28"}, ReasonGuestAddress},
+		{"in a range, and nothing reports the address", request(own, "192.0.2.11"), []string{"192.0.2.0/28"},
+			ReasonUnknownAddress},
+		{"a name of the guest, with ranges", request([]string{"kubernetes.default.svc"}), []string{"192.0.2.0/28"},
+			ReasonGuestAddress},
+	} {
+		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, running(withGuestAddresses(tc.ranges...)), tc.want) })
+	}
+}
+
 // Rule: client-certificate-for-token-bearer.
 func TestDecideJoin(t *testing.T) {
 	const encipherment = certificatesv1.UsageKeyEncipherment

@@ -16,7 +16,7 @@ import (
 
 // gather collects the facts for a decision except the addresses, because those require a call to the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
-	f := Facts{Now: r.Clock.Now(), Provider: r.Provider}
+	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
 	name := request.Requester
 	if request.Kind == kubeletcsr.Join {
 		name = request.Wanted

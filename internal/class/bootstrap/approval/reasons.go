@@ -49,6 +49,9 @@ const (
 	ReasonNameInUse Reason = "NameInUse"
 	// ReasonUnknownAddress surfaces when a serving certificate is requested for an address that is not the instance's.
 	ReasonUnknownAddress Reason = "UnknownAddress"
+	// ReasonGuestAddress surfaces when a serving certificate is requested for an address that only the guest reports, and
+	// that is not in a range of --approve-guest-addresses.
+	ReasonGuestAddress Reason = "GuestAddress"
 )
 
 // Reasons of events on a Machine about the certificates of its kubelet.

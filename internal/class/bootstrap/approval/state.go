@@ -38,10 +38,11 @@ type rejection struct {
 	reason, message string
 }
 
-// answer is the provider's answer about the addresses of an instance. addresses is nil if the call failed.
+// answer is the provider's answer about the addresses of an instance. addresses is nil if they are not known. guest are
+// the addresses that only the guest reports.
 type answer struct {
-	addresses []corev1.NodeAddress
-	until     time.Time
+	addresses, guest []corev1.NodeAddress
+	until            time.Time
 }
 
 // report identifies an event: the machine, and why its request is left pending.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -80,6 +81,7 @@ func newWorld(t *testing.T) *world {
 			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(),
 			Target:  w.WithWatch,
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
+			GuestRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 		})
 		for _, table := range w.approver.Wiring(func() bool { return true }) {
 			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler,
@@ -97,17 +99,18 @@ func newWorld(t *testing.T) *world {
 
 // cloud is a provider that reports the addresses of its only instance.
 type cloud struct {
-	mu        sync.Mutex
-	addresses []corev1.NodeAddress
-	err       error
-	asked     int
+	mu sync.Mutex
+	// addresses are the addresses that the cloud reports, and guest those that only the guest reports.
+	addresses, guest []corev1.NodeAddress
+	err              error
+	asked            int
 }
 
 func (c *cloud) Get(context.Context, provider.GetRequest) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
-	return &provider.Instance{Addresses: c.addresses}, c.err
+	return &provider.Instance{Addresses: c.addresses, GuestAddresses: c.guest}, c.err
 }
 
 func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Resolved, error) {
@@ -117,10 +120,21 @@ func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.R
 func (c *cloud) answer(err error, ips ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err, c.addresses = err, nil
+	c.err, c.addresses, c.guest = err, internal(ips), nil
+}
+
+// answerFromGuest is like answer, but the guest reports the addresses.
+func (c *cloud) answerFromGuest(ips ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.addresses, c.guest = nil, nil, internal(ips)
+}
+
+func internal(ips []string) (all []corev1.NodeAddress) {
 	for _, ip := range ips {
-		c.addresses = append(c.addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 	}
+	return all
 }
 
 func (c *cloud) calls() int {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"machinist.dev/machinist/pkg/provider/httpapi"
+	"machinist.dev/machinist/pkg/provider/app"
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
@@ -27,6 +26,7 @@ type settings struct {
 	federatedTokenFile string
 	identityFor        []string
 	createSettle       time.Duration
+	endpoints          app.EndpointFlags
 }
 
 // private is the name of a cloud that Microsoft does not operate.
@@ -48,6 +48,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in the namespace that name the application; can be repeated; by default none")
 	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute,
 		"how long a creation whose answer was lost can still take effect in Azure")
+	s.endpoints.AddFlags(fs, driver.Name)
 }
 
 func (s *settings) options() (driver.Options, error) {
@@ -76,6 +77,10 @@ func (s *settings) options() (driver.Options, error) {
 	if s.createSettle <= 0 {
 		return o, fmt.Errorf("--azure-create-settle is %s; it must be positive", s.createSettle)
 	}
+	var err error
+	if o.Endpoints, err = s.endpoints.Rules(); err != nil {
+		return o, err
+	}
 	if s.caFile == "" {
 		return o, nil
 	}
@@ -83,12 +88,9 @@ func (s *settings) options() (driver.Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("--azure-ca-file: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
+	o.RootCAs = x509.NewCertPool()
+	if !o.RootCAs.AppendCertsFromPEM(pem) {
 		return o, errors.New("--azure-ca-file contains no certificate")
 	}
-	transport := httpapi.Transport()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	o.Transport = transport
 	return o, nil
 }

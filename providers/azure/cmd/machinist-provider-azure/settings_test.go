@@ -26,6 +26,8 @@ func TestOptionsErrorsNameFlag(t *testing.T) {
 		endpoints + "--azure-cloud=Private":                                         "",
 		endpoints:                                                                   "are only for --azure-cloud=Private",
 		"--azure-create-settle=0s":                                                  "--azure-create-settle is 0s",
+		"--azure-allow-address=localhost":                                           `--azure-allow-address: "localhost"`,
+		"--azure-deny-address=10.0.0.0/33":                                          `--azure-deny-address: "10.0.0.0/33"`,
 		"--azure-ca-file=" + empty:                                                  "--azure-ca-file contains no certificate",
 		"--azure-ca-file=/nowhere":                                                  "--azure-ca-file: open /nowhere",
 	} {

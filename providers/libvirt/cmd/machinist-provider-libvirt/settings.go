@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"machinist.dev/machinist/pkg/provider/app"
 	"machinist.dev/machinist/providers/libvirt/driver"
 )
 
@@ -15,6 +16,7 @@ type settings struct {
 	hosts        []string
 	plainTCP     bool
 	createSettle time.Duration
+	endpoints    app.EndpointFlags
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
@@ -26,11 +28,17 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"allow hypervisors without TLS; user data is then readable on the network, and neither side is authenticated")
 	fs.DurationVar(&s.createSettle, "libvirt-create-settle", time.Minute,
 		"how long a creation can still take effect in libvirt after its answer was lost")
+	s.endpoints.AddFlags(fs, driver.Name)
 }
 
 func (s *settings) options() (driver.Options, error) {
 	if s.createSettle <= 0 {
 		return driver.Options{}, fmt.Errorf("--libvirt-create-settle is %s; it must be positive", s.createSettle)
 	}
-	return driver.Options{Sockets: s.sockets, Hosts: s.hosts, PlainTCP: s.plainTCP, CreateSettle: s.createSettle}, nil
+	rules, err := s.endpoints.Rules()
+	if err != nil {
+		return driver.Options{}, err
+	}
+	return driver.Options{Sockets: s.sockets, Hosts: s.hosts, PlainTCP: s.plainTCP, CreateSettle: s.createSettle,
+		Endpoints: rules}, nil
 }

@@ -16,6 +16,9 @@ func TestInvalidFlagsAreRefusedWithName(t *testing.T) {
 		"--libvirt-socket=run/libvirt-sock":                                `"run/libvirt-sock" is not an absolute path`,
 		"--libvirt-socket=/a,/b --libvirt-socket=c":                        `"c" is not an absolute path`,
 		"--libvirt-create-settle=0s":                                       "--libvirt-create-settle is 0s",
+		"--libvirt-allow-address=127.0.0.0/8,::1":                          "",
+		"--libvirt-allow-address=localhost":                                `--libvirt-allow-address: "localhost"`,
+		"--libvirt-deny-address=10.0.0.0/33":                               `--libvirt-deny-address: "10.0.0.0/33"`,
 		"--libvirt-plain-tcp --libvirt-host=h --libvirt-create-settle=30s": "",
 	} {
 		var s settings

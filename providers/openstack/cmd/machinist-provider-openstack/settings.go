@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"machinist.dev/machinist/pkg/provider/app"
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
@@ -15,6 +16,7 @@ type settings struct {
 	plainHTTP    bool
 	regional     bool
 	createSettle time.Duration
+	endpoints    app.EndpointFlags
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
@@ -26,12 +28,17 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"write provider IDs as openstack://REGION/UUID, like a cloud controller manager with OS_CCM_REGIONAL=true")
 	fs.DurationVar(&s.createSettle, "openstack-create-settle", time.Minute,
 		"how long a creation can still take effect in OpenStack after its answer was lost")
+	s.endpoints.AddFlags(fs, driver.Name)
 }
 
 func (s *settings) options() (driver.Options, error) {
 	if s.createSettle <= 0 {
 		return driver.Options{}, fmt.Errorf("--openstack-create-settle is %s; it must be positive", s.createSettle)
 	}
+	rules, err := s.endpoints.Rules()
+	if err != nil {
+		return driver.Options{}, err
+	}
 	return driver.Options{AuthURLs: s.authURLs, PlainHTTP: s.plainHTTP, RegionalProviderIDs: s.regional,
-		CreateSettle: s.createSettle}, nil
+		CreateSettle: s.createSettle, Endpoints: rules}, nil
 }

@@ -1,0 +1,47 @@
+package endpoints
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// ParseRanges parses ranges such as "10.96.0.0/12", and addresses. The error contains the text that is neither.
+func ParseRanges(texts []string) ([]netip.Prefix, error) {
+	ranges := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			address = address.WithZone("").Unmap()
+			ranges = append(ranges, netip.PrefixFrom(address, address.BitLen()))
+			continue
+		}
+		parsed, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%.64q is neither an address nor a range such as 10.96.0.0/12", text)
+		}
+		ranges = append(ranges, parsed.Masked())
+	}
+	return ranges, nil
+}
+
+// maxServiceBits is the maximum number of bits that distinguish the Services of a cluster.
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/ (--service-cluster-ip-range)
+const maxServiceBits = 20
+
+// ServiceRange returns a range that contains the addresses of a cluster's Services. Its argument is the address of the
+// Service kubernetes, as in the variable KUBERNETES_SERVICE_HOST of a pod. This is the first address of the range, but
+// the size of the range is unknown. The result is therefore the largest range that can begin there. ok is false if the
+// text is not an address.
+func ServiceRange(kubernetes string) (services netip.Prefix, ok bool) {
+	first, err := netip.ParseAddr(kubernetes)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	first = first.WithZone("").Unmap()
+	network := first.Prev()
+	for bits := first.BitLen() - maxServiceBits; network.IsValid() && bits < first.BitLen(); bits++ {
+		if p := netip.PrefixFrom(network, bits); p.Masked() == p {
+			return p, true
+		}
+	}
+	return netip.PrefixFrom(first, first.BitLen()), true
+}

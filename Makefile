@@ -217,7 +217,7 @@ lint: ## Run golangci-lint, built from its pinned module
 	hack/lint.sh
 
 .PHONY: vulncheck
-vulncheck: ## Run govulncheck, built from its pinned module; reports if the vulnerability database cannot be reached
+vulncheck: ## Run govulncheck, built from its pinned module; GOVULNDB names a vulnerability database that is required
 	hack/vulncheck.sh
 
 .PHONY: fuzz

@@ -15,7 +15,7 @@ lint() { # <chart> <flags>
 }
 lint machinist
 lint machinist --set operator.enabled=true,networkPolicy.enabled=true \
-	--set metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true
+	--set metrics.certSecret=metrics,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboards.enabled=true
 lint machinist-provider --set provider.name=sim
 lint simcloud --set persistence.enabled=true
 [ $# -gt 0 ] || exit 0

@@ -1,11 +1,15 @@
 #!/bin/sh
 # Runs govulncheck in all modules of the workspace, including tests. hack/tools/go.mod pins its version. If the vulnerability
-# database cannot be reached, the script reports that it checked nothing, and succeeds. GOVULNDB names another database, such
-# as a copy: file:///path/to/vulndb.
+# database cannot be reached, the script reports that it checked nothing, and succeeds. GOVULNDB names a database that is
+# required, such as https://vuln.go.dev, or a copy: file:///path/to/vulndb. If that cannot be reached, the script fails.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 db=${GOVULNDB:-https://vuln.go.dev}
 unchecked() {
+	if [ -n "${GOVULNDB:-}" ]; then
+		echo "nothing was checked for known vulnerabilities: cannot reach the database that GOVULNDB requires: $db" >&2
+		exit 1
+	fi
 	echo "SKIPPED: nothing was checked for known vulnerabilities: cannot reach the vulnerability database"
 	exit 0
 }

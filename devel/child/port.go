@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+
+	"machinist.dev/machinist/internal/platform/runtimedir"
 )
 
 // firstPort and lastPort are below the range that systems use for port 0 and for outgoing connections (32768 and up on
@@ -51,7 +53,11 @@ var reservations struct {
 
 // reserve locks a port, and reports whether the port was not locked before.
 func reserve(port int) (bool, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("machinist-ports-%d", os.Getuid()))
+	dir, err := runtimedir.Folder()
+	if err != nil {
+		return false, fmt.Errorf("reserve port %d: %w", port, err)
+	}
+	dir = filepath.Join(dir, "ports")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, fmt.Errorf("reserve port %d: %w", port, err)
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +68,38 @@ func TestRepositoryTargetsAreWithinLimit(t *testing.T) {
 		if _, err := partOf(targets, "1/1", limit); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
+	}
+}
+
+// A tag can be moved to another commit of the action.
+func TestActionsOfWorkflowsArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	files, err := filepath.Glob("../../.github/workflows/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found workflows %v, error %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			_, action, found := strings.Cut(strings.TrimSpace(line), "uses: ")
+			if found && !strings.HasPrefix(action, "./") && !pinned.MatchString(action) {
+				t.Errorf("%s: %s is not pinned by the digest of a commit with its version as a comment", file, action)
+			}
+		}
+	}
+}
+
+func TestVulncheckFailsWithoutRequiredDatabase(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("without curl, the script builds govulncheck first")
+	}
+	check := exec.Command("../vulncheck.sh")
+	check.Env = append(os.Environ(), "GOVULNDB=http://127.0.0.1:1")
+	if out, err := check.CombinedOutput(); err == nil || !strings.Contains(string(out), "http://127.0.0.1:1") {
+		t.Errorf("the check ended with %v and printed %q, want an error that names the database", err, out)
 	}
 }
 

@@ -2,12 +2,15 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +29,9 @@ type Core struct {
 	// cannot be read.
 	cache, live client.Reader
 	clock       clock.PassiveClock
+	// reads shares reads of the same class. readRate limits the reads of all classes.
+	reads    singleflight.Group
+	readRate *rate.Limiter
 	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. It is nil
 	// if there is no target cluster.
 	ServerVersion func(context.Context) string
@@ -34,8 +40,8 @@ type Core struct {
 // NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads cache.
 // It reads live only if cache lacks the class that the object refers to, because the class may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
-	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live,
-		clock: clock.RealClock{}}
+	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
+		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}
 }
 
 // Handle answers one request.
@@ -105,32 +111,53 @@ func answer(r admission.Request, v Result) admission.Response {
 	return response.WithWarnings(v.Warnings...)
 }
 
-// liveTimeout is the timeout of reads at the API server. It is much shorter than the timeout of the webhook.
-const liveTimeout = time.Second
+const (
+	// liveTimeout is the timeout of reads at the API server. It is much shorter than the timeout of the webhook.
+	liveTimeout = time.Second
+	// readsPerSecond and readsAtOnce limit the reads at the API server. Any client that reaches the webhook can name
+	// classes that do not exist.
+	readsPerSecond, readsAtOnce = 10, 50
+)
+
+// errManyReads is the error for a read beyond the limit.
+var errManyReads = errors.New("too many classes that the cache does not have")
 
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
 	return func(name string) (*v1beta1.MachineClass, bool) {
-		class := &v1beta1.MachineClass{}
-		err := c.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class)
+		class, key := &v1beta1.MachineClass{}, client.ObjectKey{Namespace: namespace, Name: name}
+		err := c.cache.Get(ctx, key, class)
 		if apierrors.IsNotFound(err) {
-			ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-			defer cancel()
-			// The process has the permission to list, but not to get.
-			list := &v1beta1.MachineClassList{}
-			byName := client.MatchingFields{metav1.ObjectNameField: name}
-			if err = c.live.List(ctx, list, client.InNamespace(namespace), byName); err == nil && len(list.Items) == 0 {
-				return nil, false
-			}
-			if err == nil {
-				return &list.Items[0], true
-			}
+			class, err = c.liveClass(ctx, key)
 		}
 		if err != nil {
 			// The class is unknown, so assume that it exists and allows adoption.
+			class = &v1beta1.MachineClass{}
 			class.Name, class.Spec.Adoption = name, v1beta1.AdoptionAllow
 		}
-		return class, true
+		return class, class != nil
 	}
+}
+
+// liveClass reads a class at the API server, and returns nil if it does not exist. The result is shared, so it must not
+// be changed.
+func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.MachineClass, error) {
+	found, err, _ := c.reads.Do(key.String(), func() (any, error) {
+		if !c.readRate.AllowN(c.clock.Now(), 1) {
+			return (*v1beta1.MachineClass)(nil), errManyReads
+		}
+		// The read must not end with the request that caused it, because others wait for it too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveTimeout)
+		defer cancel()
+		// The process has the permission to list, but not to get.
+		list := &v1beta1.MachineClassList{}
+		byName := client.MatchingFields{metav1.ObjectNameField: key.Name}
+		if err := c.live.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
+			return (*v1beta1.MachineClass)(nil), err
+		}
+		return &list.Items[0], nil
+	})
+	class, _ := found.(*v1beta1.MachineClass)
+	return class, err
 }
 
 // serverVersion returns a function that returns the version of the target cluster's API server. It is nil if there is

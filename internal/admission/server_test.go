@@ -171,6 +171,10 @@ func TestWebhookFlags(t *testing.T) {
 		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                 `--webhook-hosts contains "a_b"`,
 		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder + "/empty": `--webhook-cert-dir is "` +
 			folder + `/empty"`,
+		"--webhook-bind-address=:9443 --webhook-client-ca-file=" + folder + "/tls.crt": "",
+		"--webhook-bind-address=:9443 --webhook-client-ca-file=" + folder + "/empty": `--webhook-client-ca-file is "` +
+			folder + `/empty"`,
+		"--webhook-bind-address=:9443 --webhook-client-ca-file=" + folder + "/tls.key": "contains no certificate",
 		"--webhook-hosts=a_b": "", // There is no webhook.
 	} {
 		s := parsed(t, strings.Fields(args)...)

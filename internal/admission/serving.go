@@ -43,6 +43,9 @@ type Serving struct {
 	// CertDir is a folder with tls.crt and tls.key that another program, such as cert-manager, maintains. If it is empty,
 	// the process maintains a certificate itself.
 	CertDir string
+	// ClientCAFile is a PEM file with the certificate authorities of the clients that are served. If it is empty, all
+	// clients are served.
+	ClientCAFile string
 
 	keeper *certificate.Keeper
 }
@@ -55,6 +58,8 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 		"DNS names or IP addresses by which API servers reach the webhook. The default is the name of its Service, <process>.<namespace of the Lease>.svc")
 	fs.StringVar(&s.CertDir, "webhook-cert-dir", "",
 		"folder with tls.crt and tls.key for the webhook that another program maintains, such as cert-manager. By default, the process maintains a certificate in a Secret and the caBundle of the webhook configuration")
+	fs.StringVar(&s.ClientCAFile, "webhook-client-ca-file", "",
+		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
 // Off reports whether no webhook is served.
@@ -78,6 +83,11 @@ func (s *Serving) Validate() error {
 		if _, err := tls.LoadX509KeyPair(filepath.Join(s.CertDir, "tls.crt"),
 			filepath.Join(s.CertDir, "tls.key")); err != nil {
 			errs = append(errs, fmt.Errorf("--webhook-cert-dir is %q: %w", s.CertDir, err))
+		}
+	}
+	if s.ClientCAFile != "" {
+		if _, err := readAuthorities(s.ClientCAFile); err != nil {
+			errs = append(errs, fmt.Errorf("--webhook-client-ca-file is %q: %w", s.ClientCAFile, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -108,6 +118,9 @@ func (s *Serving) Server() (webhook.Server, error) {
 			c.MinVersion = tls.VersionTLS12
 			if s.keeper != nil {
 				c.GetCertificate = s.keeper.GetCertificate
+			}
+			if s.ClientCAFile != "" {
+				verifyClients(c, s.ClientCAFile)
 			}
 		}}})}, nil
 }
@@ -141,9 +154,10 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	if own, ok := serving.(*server); ok {
 		own.leaveAfter(ctx)
 	}
-	serving.Register(Path, &webhook.Admission{Handler: onlyNamespace(p.Only, handler)})
+	limits := newLimits(s.ClientCAFile != "")
+	serving.Register(Path, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.Only, handler)}))
 	if p.Mutating != nil {
-		serving.Register(MutatingPath, &webhook.Admission{Handler: onlyNamespace(p.Only, p.Mutating)})
+		serving.Register(MutatingPath, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.Only, p.Mutating)}))
 	}
 	ready := serving.StartedChecker()
 	lifetime := func() expiry.Lifetime { return expiry.OfCertificateFile(filepath.Join(s.CertDir, "tls.crt")) }

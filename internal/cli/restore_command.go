@@ -16,6 +16,7 @@ import (
 func restoreCommand(env *Env) *cobra.Command {
 	var file, from string
 	var permitFor time.Duration
+	var ignoreChecksum bool
 	cmd := &cobra.Command{
 		Use:   "restore -f FILE --from-cluster ID",
 		Short: "Create a fleet from a backup in a control cluster without these objects",
@@ -26,7 +27,8 @@ The control cluster of the backup must no longer exist, or its processes must be
 control clusters would manage the same instances. Therefore you have to name the cluster ID of the backup. For the time
 of --permit, the command permits the machines of the classes to adopt the instances of that cluster.
 
-Existing objects do not change, so you can run the command again.`,
+Existing objects do not change, so you can run the command again. A checksum in the backup shows whether the file is
+complete and unchanged. It does not show who wrote the file, so restore only files that you trust.`,
 		Example: `  machinist restore -f fleet.yaml --from-cluster 6c1a6a3e-6f8c-4f0e-9a5e-2f1f4d3a7b10`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,6 +46,10 @@ Existing objects do not change, so you can run the command again.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", source, err)
 			}
+			if fleet.Unverified != "" && !ignoreChecksum {
+				return fmt.Errorf("%s: %s. If you trust its content nevertheless, set --ignore-checksum", source,
+					fleet.Unverified)
+			}
 			if from != fleet.ClusterID {
 				return fmt.Errorf("--from-cluster is %q, but %s is a backup of cluster %q: set --from-cluster to that ID if "+
 					"this cluster is stopped permanently", from, source, fleet.ClusterID)
@@ -54,6 +60,8 @@ Existing objects do not change, so you can run the command again.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&file, "filename", "f", "", "file of the backup; - means standard input (required)")
 	flags.StringVar(&from, "from-cluster", "", "cluster ID of the backup, whose cluster must be stopped permanently (required)")
+	flags.BoolVar(&ignoreChecksum, "ignore-checksum", false,
+		"restore a backup that was changed after it was written, or that an earlier version wrote")
 	flags.DurationVar(&permitFor, "permit", time.Hour,
 		"time for which machines may adopt the instances of that cluster, at most 24h")
 	return cmd

@@ -2,14 +2,17 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"machinist.dev/machinist/internal/cli/ui"
+	"machinist.dev/machinist/internal/platform/runtimedir"
 )
 
 func uiCommand(env *Env) *cobra.Command {
@@ -56,7 +59,10 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 	if err != nil {
 		return err
 	}
+	page := &linkPage{}
+	defer page.remove()
 	server, err := ui.Listen(ctx, listen, ui.Options{Source: source, Now: e.Now, Used: func(link string) {
+		page.remove()
 		fmt.Fprintf(e.Out, "A browser has opened the fleet view. Link for another browser: %s\n", link)
 	}})
 	if err != nil {
@@ -65,30 +71,67 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 	link := server.Link()
 	fmt.Fprintf(e.Out, "The fleet view is at %s\n", link)
 	if open {
-		if err := openBrowser(link); err != nil {
+		if err := page.open(link); err != nil {
 			fmt.Fprintf(e.Err, "No browser could be started, so open the link yourself: %v\n", err)
 		}
 	}
 	return server.Serve(ctx)
 }
 
-// openBrowser opens a link in the default browser of the desktop.
-func openBrowser(link string) error {
-	name, args := "xdg-open", []string{link}
+// linkPage is a file with a page that opens the link. The browser gets the name of the file as its argument, because all
+// users of this computer can read the arguments of a process, and the link must stay secret until it was used.
+type linkPage struct {
+	mu   sync.Mutex
+	file string
+}
+
+// open opens a link in the default browser of the desktop.
+func (p *linkPage) open(link string) error {
+	name, args := "xdg-open", []string(nil)
 	switch runtime.GOOS {
 	case "darwin":
 		name = "open"
 	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler"}
 	default:
 		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 			return fmt.Errorf("there is no display")
 		}
 	}
-	browser := exec.Command(name, args...)
+	file, err := p.write(link)
+	if err != nil {
+		return err
+	}
+	browser := exec.Command(name, append(args, file)...)
 	if err := browser.Start(); err != nil {
 		return err
 	}
 	go func() { _ = browser.Wait() }()
 	return nil
+}
+
+// write writes the page to a file that only this user can read.
+func (p *linkPage) write(link string) (string, error) {
+	folder, err := runtimedir.Folder()
+	if err != nil {
+		return "", err
+	}
+	out, err := os.CreateTemp(folder, "ui-*.html") // Its mode is 0600.
+	if err != nil {
+		return "", fmt.Errorf("write the page that opens the link: %w", err)
+	}
+	p.mu.Lock()
+	p.file = out.Name()
+	p.mu.Unlock()
+	_, err = out.WriteString(ui.RedirectPage(link))
+	return out.Name(), errors.Join(err, out.Close())
+}
+
+// remove deletes the file.
+func (p *linkPage) remove() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file != "" {
+		os.Remove(p.file)
+	}
 }

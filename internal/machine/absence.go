@@ -21,7 +21,6 @@ import (
 //   - The driver's settle time has passed since the instance was created or adopted.
 //   - Two reads in a row returned NotFound. A read that finds the instance, a failed read and a Ready Node reset the
 //     count.
-//   - This process knows that it has looked in the right place (absence_scope.go).
 //   - The cloud does not also answer NotFound for other instances that are known to run (absence_witness.go).
 
 // maxRecheck limits the time between the two reads.
@@ -68,10 +67,6 @@ func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolv
 	recheck := recheckAfter(s.Cloud.CreateSettle())
 	first := s.states.get(s.machine).instance.missingSince
 	if first.IsZero() {
-		if misplaced, _, err := s.misplaced(ctx, inputs); err == nil && misplaced {
-			s.lookAgain()
-			return false
-		}
 		first = s.Clock.Now() // The second read must be recheck later than this answer, not than the start of the pass.
 		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if s.now.Sub(first) >= recheck {
@@ -80,13 +75,6 @@ func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolv
 	s.undecided = true
 	s.requeueIn(first.Add(recheck).Sub(s.now))
 	return false
-}
-
-// lookAgain requeues the Machine so that the instance is read soon in the scope that was just corrected.
-func (s *instanceStep) lookAgain() {
-	s.undecided = true
-	s.noteShown()
-	s.requeueIn(s.pollInterval())
 }
 
 // noteShown resets the count of NotFound answers, because something contradicts the last answer.
@@ -119,28 +107,13 @@ func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved
 // would leave that instance behind. If the cloud accepted an earlier deletion, there is nothing to confirm.
 func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
-	if s.states.get(s.machine).teardown.accepted && s.scopeKnown() {
+	switch {
+	case s.deletionAccepted():
 		return next
-	}
-	if result.Found {
+	case result.Found:
 		return s.recordGone()
 	}
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
-	switch misplaced, again, err := s.misplaced(ctx, inputs); {
-	case err != nil:
-		return s.deleteFailed(err, inputs)
-	case misplaced:
-		s.deleting(v1beta1.ReasonInstanceTerminating, "The recorded scope of the instance was wrong. Deleting the instance in the scope where its tags were found.")
-		return s.after(poll)
-	case again > 0:
-		if !s.deletionAccepted() { // Otherwise the deletion that an earlier process reported still holds.
-			s.deleting(v1beta1.ReasonInstanceTerminating,
-				"The provider does not find the instance. Looking for it once more by its tags.")
-		}
-		return s.after(again)
-	case s.deletionAccepted():
-		return next
-	}
 	if left := s.instance.showsWithin(); left > 0 {
 		s.deleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance. Waiting for the settle time to pass, because a new instance may show late.")
@@ -168,7 +141,6 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 // record is written together with the next change of the status.
 func (s *teardownStep) recordGone() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
-	s.foundIn(s.scope()) // Nothing is left to look for in another scope.
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }

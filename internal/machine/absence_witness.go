@@ -61,12 +61,7 @@ func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) err
 	for _, m := range witnesses {
 		req := provider.GetRequest{Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID,
 			ProviderID: m.Spec.ProviderID, Scope: m.Status.Instance.Scope}
-		_, err := p.Cloud.Get(ctx, req)
-		if provider.IsNotFound(err) && req.Scope != "" && len(inputs.ProviderSpec) > 0 {
-			// The recorded scope of the witness may be wrong.
-			_, err = p.byTags(ctx, m, inputs)
-		}
-		switch {
+		switch _, err := p.Cloud.Get(ctx, req); {
 		case err == nil:
 			return nil
 		case provider.IsNotFound(err):
@@ -114,19 +109,7 @@ func (s *instanceStep) absenceConfirmed(ctx context.Context, inputs resolve.Reso
 		s.requeueIn(left)
 		return false
 	}
-	misplaced, again, err := s.misplaced(ctx, inputs)
-	switch {
-	case misplaced:
-		s.lookAgain()
-		return false
-	case again > 0:
-		s.undecided = true
-		s.requeueIn(again)
-		return false
-	}
-	if err == nil {
-		err = s.confirmNotFound(ctx, inputs)
-	}
+	err := s.confirmNotFound(ctx, inputs)
 	if err == nil {
 		return true
 	}

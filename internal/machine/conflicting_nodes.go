@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,13 +13,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/wording"
+	"machinist.dev/machinist/pkg/provider"
 )
 
 // A kubelet chooses the provider ID of its Node freely, but not the Node's name, which comes from its client
 // certificate. Therefore a Node with the Machine's provider ID belongs to the Machine only if it has the name that the
 // provider reports for the instance. If the provider reports no name, the Node conflicts if it joined with another
-// bootstrap token, or if it has the name of another Machine's Node.
+// bootstrap token, or if it has the name of another Machine's Node. A provider ID that only the status names must be
+// proven too (nodemark.Proves).
 
 // splitConflicting divides the Nodes with the Machine's provider ID into those that may belong to the Machine and those
 // that conflict.
@@ -39,6 +43,11 @@ func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1
 }
 
 func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
+	if !nodemark.Proves(s.machine, node) {
+		if confirmed, err := s.confirmUnmarked(ctx, node); err != nil || !confirmed {
+			return true, err
+		}
+	}
 	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
 		if node.Name == in.NodeName {
 			return false, nil
@@ -66,6 +75,28 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 		return !j.At.Before(s.machine.CreationTimestamp.Time)
 	})
 	return since && !ours, nil
+}
+
+// confirmUnmarked reports whether the provider confirms that a Node is the Machine's whose provider ID only the status
+// names. Another client may have written that ID. It asks once for each Node that is not confirmed. A deletion does not
+// wait for the answer.
+func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
+	_, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
+	if marked || s.states.get(s.machine).registration.reportedConflict == node.UID {
+		return false, nil // It is the Node of another instance.
+	}
+	instance, err := s.fromProvider(ctx)
+	switch {
+	case err != nil && s.machine.DeletionTimestamp.IsZero():
+		return false, err
+	case err != nil:
+		return false, nil
+	case instance.NodeName != "":
+		return instance.NodeName == node.Name, nil
+	}
+	// Without a name, the provider ID must contain the ID of the instance as one of its parts.
+	id := instance.ProviderID[strings.LastIndex(instance.ProviderID, "/")+1:]
+	return slices.Contains(strings.Split(node.Spec.ProviderID, "/"), id), nil
 }
 
 // renamed reports whether the provider now reports the Node's name for the Machine's instance. Another client may have
@@ -105,8 +136,11 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 			return err
 		}
 		s.warn(v1beta1.ReasonNodeConflict, "Register", s.conflictMessage(other))
-		for _, other := range others {
-			s.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
+		for _, machine := range others {
+			if nodemark.Proves(machine, other) {
+				continue // The kubelet is right. Another client wrote its provider ID into the status of this Machine.
+			}
+			s.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
 				client.ObjectKeyFromObject(s.machine), wording.Truncate(s.machine.NodeProviderID(), 256))
 		}
@@ -126,13 +160,19 @@ func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 
 // namedByProvider reports whether the provider reports that the Machine's instance registers under the name.
 func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
+	instance, err := s.fromProvider(ctx)
+	return err == nil && instance.NodeName == name, err
+}
+
+// fromProvider asks the provider about the Machine's instance.
+func (s *registrationStep) fromProvider(ctx context.Context) (*provider.Instance, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if err != nil {
-		return false, fmt.Errorf("resolve the machine's class: %w", err)
+		return nil, fmt.Errorf("resolve the machine's class: %w", err)
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	if err != nil {
-		return false, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
+		return nil, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
 	}
-	return instance.NodeName == name, nil
+	return instance, nil
 }

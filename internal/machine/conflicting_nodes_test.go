@@ -3,11 +3,14 @@ package machine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -137,6 +140,105 @@ func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The provider ID that the class sets for its Nodes is only in the status. A client that may write the status cannot
+// reach Nodes of others by it, whether these have the mark of their instance or not.
+//
+// Rule: node-ref-is-no-proof.
+func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Node){
+		"without a mark": func(*corev1.Node) {},
+		"with the mark of its instance": func(n *corev1.Node) {
+			n.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Mark{ClusterID: "cluster",
+				Provider: fakeProvider, ProviderID: n.Spec.ProviderID}.String()}
+		},
+	} {
+		for _, deleted := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", deleted at once"}[deleted], func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.class("small", "")
+				w.running("m")
+				otherNode := nodeNameOf(w.namespace, "control-plane")
+				w.node("m", true, named(otherNode), func(n *corev1.Node) { n.Spec.ProviderID = "fake:///" + n.Name }, change)
+				w.podOn(otherNode)
+				before := w.getNode(otherNode)
+				w.writeStatus("m", func(s *v1beta1.MachineStatus) {
+					s.NodeRef = &v1beta1.NodeRef{Name: otherNode, UID: before.UID}
+					s.Instance.NodeName, s.Instance.NodeProviderID = otherNode, before.Spec.ProviderID
+				})
+				if !deleted {
+					w.reconcile("m")
+				}
+				w.delete("m")
+				w.untilGone("m")
+				after := w.getNode(otherNode)
+				if after == nil || after.ResourceVersion != before.ResourceVersion {
+					t.Fatalf("the node was touched: %+v, before %+v", after, before)
+				}
+				if !w.hasPod("work") {
+					t.Error("the pod of the other node was evicted")
+				}
+			})
+		}
+	}
+}
+
+// A client that may write the status of Machines in another namespace claims the Node of a Machine, under its name and
+// its provider ID. The Machine gets its Node, keeps it, and its deletion deletes it.
+//
+// Rule: status-claims-end-at-namespace.
+func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]struct {
+		class  string
+		change []func(*corev1.Node)
+	}{
+		"with its provider ID":     {"", nil},
+		"without a provider ID":    {joinsWithToken, []func(*corev1.Node){withoutProviderID}},
+		"with another provider ID": {joinsWithToken, []func(*corev1.Node){otherID}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			others := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
+			w.create(others)
+			w.effects.others = others.Name
+			w.class("small", kind.class)
+			forged := w.createMachine("forged", func(m *v1beta1.Machine) { m.Namespace, m.Finalizers = others.Name, nil })
+			w.step(time.Second)
+			forge := func(node *corev1.Node) {
+				before := forged.DeepCopy()
+				forged.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+				forged.Status.Instance = &v1beta1.InstanceStatus{Provider: fakeProvider, NodeName: node.Name,
+					NodeProviderID: node.Spec.ProviderID}
+				if err := w.api.Status().Patch(t.Context(), forged, client.MergeFrom(before)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kind.class != "" {
+				w.certified("m", w.launched("m"))
+			} else {
+				w.createMachine("m")
+				w.reconcile("m")
+			}
+			node := w.node("m", true, kind.change...)
+			forge(node)
+			w.reconcile("m")
+			if m := w.get("m"); name != "with another provider ID" &&
+				(m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID) {
+				t.Fatalf("the machine has no node: %s", summaryOf(m))
+			}
+			forge(w.getNode(node.Name))
+			w.restart()
+			w.wantQuiet("m")
+			w.delete("m")
+			w.untilGone("m")
+			w.wantNothingLeft("m")
+		})
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
-	"machinist.dev/machinist/internal/platform/freshness"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/tracing"
 	"machinist.dev/machinist/internal/platform/wiring"
@@ -195,7 +194,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
 	ctx = p.trace.begin(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
-	p.restoreRecorded(ctx)
 	waits, err := p.run(ctx)
 	if err == nil {
 		err = waits.check(p.requeueAfter)
@@ -405,19 +403,11 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	if p.gone || p.launch.silent {
 		return nil
 	}
-	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) {
-		p.keepRecorded()
-		return nil
-	}
-	if p.instance.onlyBooted() {
+	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.instance.onlyBooted() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
-	err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before})
-	if freshness.Ambiguous(err) {
-		p.forgetRecorded() // The API server may have stored the status although it did not answer.
-	}
-	switch {
+	switch err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before}); {
 	case apierrors.IsNotFound(err):
 		return nil // The Machine is gone. Its delete event follows.
 	case err != nil:
@@ -426,7 +416,6 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	p.ownWrites.Record(changed)
 	before := p.before
 	p.before, p.machine = changed, changed.DeepCopy()
-	p.keepRecorded()
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = nil
 		if p.drain.unwritten.kind != "" {

@@ -49,6 +49,8 @@ type effects struct {
 	seen   int
 	dead   bool
 	struck string // the effect that was interrupted
+	// others is another namespace whose Machines the indexes contain too, "" for none.
+	others string
 }
 
 func (e *effects) do(what string, f func() error) error {
@@ -160,7 +162,7 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 			if err := read(list); err != nil {
 				return err
 			}
-			return listByIndex(ctx, c, namespace, list, indexes, opts)
+			return listByIndex(ctx, c, []string{namespace, e.others}, list, indexes, opts)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
@@ -179,8 +181,8 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 	})
 }
 
-func listByIndex(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, indexes extractors,
-	opts []client.ListOption) error {
+func listByIndex(ctx context.Context, c client.WithWatch, namespaces []string, list client.ObjectList,
+	indexes extractors, opts []client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
 	if o.FieldSelector == nil || len(o.FieldSelector.Requirements()) != 1 {
@@ -191,15 +193,26 @@ func listByIndex(ctx context.Context, c client.WithWatch, namespace string, list
 	if !indexed {
 		return c.List(ctx, list, opts...)
 	}
-	if _, clusterWide := list.(*corev1.NodeList); clusterWide {
-		namespace = ""
-	}
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return err
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return err
+	var items []runtime.Object
+	for i, namespace := range namespaces {
+		_, clusterWide := list.(*corev1.NodeList)
+		switch {
+		case clusterWide:
+			namespace = ""
+		case namespace == "":
+			continue
+		}
+		if clusterWide && i > 0 {
+			break
+		}
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		found, err := meta.ExtractList(list)
+		if err != nil {
+			return err
+		}
+		items = append(items, found...)
 	}
 	return meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool {
 		return !slices.Contains(values(item.(client.Object)), by.Value)

@@ -111,11 +111,15 @@ func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provi
 	req := provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
 	req.Scope = s.scope()
-	instance, err := s.Cloud.Get(ctx, req)
-	if err == nil {
-		s.foundIn(req.Scope)
+	return s.Cloud.Get(ctx, req)
+}
+
+// scope returns the recorded scope of the instance, "" if none is recorded.
+func (p *pass) scope() string {
+	if status := p.machine.Status.Instance; status != nil {
+		return status.Scope
 	}
-	return instance, err
+	return ""
 }
 
 // readAddresses reads the addresses of an instance that had none when it was first seen running, because some networks
@@ -168,7 +172,6 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,
 	}
-	s.foundIn(instance.Scope)
 	if !instance.LaunchTime.IsZero() {
 		// Truncated as in storage. Otherwise it would seem to change at every read.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}

@@ -45,7 +45,7 @@ func unproven(node *corev1.Node, format string, args ...any) candidate {
 type claim struct {
 	machine *v1beta1.Machine
 	node    *corev1.Node
-	// otherMachines are the other Machines that have, or expect, the Node of that name.
+	// otherMachines are the other Machines that have, or expect, the Node of that name, and may own it.
 	otherMachines []v1beta1.Machine
 	// attempt is the current attempt, and tokenID the ID of its bootstrap token, or "" if it can have none.
 	attempt bootstrap.Attempt
@@ -86,7 +86,9 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	if err := s.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
 		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
 	}
-	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == s.machine.UID })
+	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool {
+		return m.UID == s.machine.UID || !s.mayOwn(&m, node)
+	})
 	if found, decided := c.byFormerNode(); decided {
 		if found.node != nil {
 			if named, err := s.namedByProvider(ctx, node.Name); err != nil || !named {

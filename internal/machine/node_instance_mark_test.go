@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
 // Rule: node-of-lost-machine-deleted.
@@ -17,8 +17,8 @@ func TestNodeIsMarkedWithItsInstance(t *testing.T) {
 	w.class("small", "")
 	m := w.running("m")
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
-	mark, ok := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
-	want := machinestate.InstanceMark{ClusterID: "cluster", Provider: fakeProvider, Class: "small", ProviderID: m.Spec.ProviderID,
+	mark, ok := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
+	want := nodemark.Mark{ClusterID: "cluster", Provider: fakeProvider, Class: "small", ProviderID: m.Spec.ProviderID,
 		Scope: m.Status.Instance.Scope}
 	if !ok || mark != want {
 		t.Errorf("the mark is %+v, want %+v", mark, want)

@@ -20,6 +20,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
@@ -262,13 +263,18 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		if err != nil {
 			return "", err
 		}
-		if withTemplate = keepContested(node, withTemplate, left); withTemplate == nil {
+		switch withTemplate = keepContested(node, withTemplate, left); {
+		case withTemplate != nil:
+		case nodemark.Proves(s.machine, node):
 			s.noteApplied(&next)
 			return "", nil
+		default:
+			withTemplate = node.DeepCopy() // Only the mark is missing, without which each pass would ask the provider.
 		}
-		// This is written only together with other changes. A Node without it is only not found if its Machine is lost.
+		// Otherwise the mark is written only together with other changes. A Node without it is only not found if its
+		// Machine is lost.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
-			machinestate.InstanceMarkOf(s.machine, s.ClusterID, s.Cloud.Name()).String())
+			nodemark.Of(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
 		if attempt == 0 {
 			if patch, err = templatePatch(node, withTemplate); err != nil {

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,12 +25,12 @@ func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidat
 	if known {
 		return candidate{otherID: c.node}, nil
 	}
-	machines := &v1beta1.MachineList{}
-	err := s.Client.List(ctx, machines, client.MatchingFields{index.MachineByProviderID: c.node.Spec.ProviderID})
+	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
+		client.MatchingFields{index.MachineByProviderID: c.node.Spec.ProviderID})
 	switch {
 	case err != nil:
 		return candidate{}, fmt.Errorf("find the machines with the provider ID of node %s: %w", c.node.Name, err)
-	case len(machines.Items) > 0:
+	case slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return s.mayOwn(m, c.node) }):
 		return candidate{}, nil // The Node belongs to that machine.
 	}
 	err = s.readJoins(ctx, &c)

@@ -109,16 +109,3 @@ func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 		})
 	}
 }
-
-// A record that another process or a user writes into a status is not trusted.
-//
-// Rule: refused-launch-deletes-at-once.
-func TestRefusalThatThisProcessDidNotRecordIsRemoved(t *testing.T) {
-	t.Parallel()
-	m := &v1beta1.Machine{}
-	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 1, Refused: true}
-	(&recorded{}).restore(m)
-	if m.Status.Launch.Refused {
-		t.Error("the record is trusted")
-	}
-}

@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
@@ -132,14 +133,14 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 		paired := &corev1.Node{}
 		err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
 		// The status is not a proof, but the provider ID of a Node never changes.
-		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.NodeProviderID() {
+		if err == nil && paired.UID == ref.UID && nodemark.Proves(s.machine, paired) {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
-			s.machine.Status.NodeRef = nil // Another client wrote it: this is another Machine's Node.
+			s.machine.Status.NodeRef = nil // Another client wrote it: nothing proves that the Node is the Machine's.
 		}
 	}
 	id := s.machine.NodeProviderID()
@@ -174,12 +175,23 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for _, other := range machines {
+		if other.UID == s.machine.UID || !s.mayOwn(other, nodes[0]) {
+			continue
+		}
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
-		if other.UID != s.machine.UID && (paired || older(other, s.machine)) {
+		if paired || older(other, s.machine) {
 			return candidate{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and is older.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
 	return candidate{node: nodes[0].DeepCopy()}, nil
+}
+
+// mayOwn reports whether another Machine may have a claim on a Node. In another namespace, only the specification of a
+// Machine and the mark on the Node count: clients that may write the status of Machines only there could otherwise claim
+// all Nodes.
+func (s *registrationStep) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
+	return other.Namespace == s.machine.Namespace || other.Spec.ProviderID == s.machine.Spec.ProviderID ||
+		nodemark.Proves(other, node)
 }
 
 func older(a, b *v1beta1.Machine) bool {

@@ -488,3 +488,17 @@ func TestTokenIsDeletedWhenTheMachineHasJoined(t *testing.T) {
 		}
 	}
 }
+
+// Rule: recorded-node-name-follows.
+func TestTheRecordedNameOfANodeFollowsTheNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.NodeName = "another" })
+	w.restart()
+	w.reconcile("m")
+	if got := w.get("m").Status.Instance.NodeName; got != m.Status.NodeRef.Name {
+		t.Errorf("the name is %q, want %q", got, m.Status.NodeRef.Name)
+	}
+}

@@ -41,8 +41,6 @@ type machineState struct {
 	registration registrationState
 	teardown     teardownState
 	update       updateState
-	// recorded is what this process has written about the instance, or nil if it has written nothing.
-	recorded *recorded
 }
 
 // launchState is about the creation of an instance and its bootstrap token.
@@ -76,11 +74,6 @@ type instanceState struct {
 	// deniedAt is when the cloud last also answered NotFound for witnesses, or did not answer for them. It is zero if
 	// something has contradicted the NotFound since.
 	deniedAt time.Time
-	// untaggedSince is when a lookup by tags first did not find the instance, whose scope this process does not know.
-	// Zero means that a later lookup found it.
-	untaggedSince time.Time
-	// foundIn is the scope in which this process last found the instance, or made sure that it is in no other scope.
-	foundIn string
 	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
 	incomplete bool
 	// booted is the running instance as the provider returned it, until the status is written.
@@ -140,15 +133,13 @@ type teardownState struct {
 type storedState struct {
 	uid types.UID
 	// created is the creation time of the Machine in seconds.
-	created  int64
-	foundIn  string
-	recorded *recorded
+	created int64
 	// full is the full state if the other fields cannot hold it. It is immutable.
 	full *machineState
 }
 
 func stored(s machineState) storedState {
-	compact := storedState{uid: s.uid, foundIn: s.instance.foundIn, recorded: s.recorded}
+	compact := storedState{uid: s.uid}
 	if full := s; full != compact.state() {
 		return storedState{uid: s.uid, full: &full}
 	}
@@ -159,7 +150,7 @@ func (s storedState) state() machineState {
 	if s.full != nil {
 		return *s.full
 	}
-	return machineState{uid: s.uid, instance: instanceState{foundIn: s.foundIn}, recorded: s.recorded}
+	return machineState{uid: s.uid}
 }
 
 func newStateStore() *stateStore {

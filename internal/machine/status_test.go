@@ -102,3 +102,26 @@ func TestHandwrittenCountsDoNotOverflow(t *testing.T) {
 		t.Errorf("the attempt after 2^31-1 is %d", n)
 	}
 }
+
+// Rule: operation-time-bounded.
+func TestInvalidOperationTimeIsReplacedByNow(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct{ written, want *metav1.Time }{
+		"none":      {nil, &metav1.Time{Time: at}},
+		"far ahead": {&metav1.Time{Time: at.AddDate(8000, 0, 0)}, &metav1.Time{Time: at}},
+		"ahead by the difference of clocks": {&metav1.Time{Time: at.Add(time.Minute)},
+			&metav1.Time{Time: at.Add(time.Minute)}},
+		"before": {&metav1.Time{Time: at.Add(-time.Hour)}, &metav1.Time{Time: at.Add(-time.Hour)}},
+	} {
+		p := &pass{machine: &v1beta1.Machine{}, now: at}
+		p.machine.Status.LastOperation = &v1beta1.LastOperation{LastUpdateTime: test.written}
+		if got := p.operationBegan(); !got.Equal(test.want.Time) ||
+			!p.machine.Status.LastOperation.LastUpdateTime.Equal(test.want) {
+			t.Errorf("%s: the operation began at %s, want %s", name, got, test.want)
+		}
+	}
+	if got := (&pass{machine: &v1beta1.Machine{}, now: at}).operationBegan(); !got.Equal(at) {
+		t.Errorf("without an operation, the time is %s", got)
+	}
+}

@@ -299,7 +299,6 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	s.callSucceeded()
 	switch {
 	case !result.Gone:
-		s.foundIn(req.Scope)
 		s.states.update(s.machine, func(m *machineState) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})

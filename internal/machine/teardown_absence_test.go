@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/fakecloud"
@@ -80,6 +78,10 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 			[]string{"cloud delete", "cloud get"}},
 		"gone before": {func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
 			[]string{"cloud delete", "cloud get"}},
+		"gone before, new process": {func(w *world) {
+			w.cloud.Vanish(w.get("m").Spec.ProviderID)
+			w.restart()
+		}, []string{"cloud delete", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,28 +93,6 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 			w.reconcile("m")
 			want(t, "calls", w.effects.calls(), c.calls...)
 			want(t, "writes", w.effects.writes(), "API Node patch", "API Node delete", "API Machine patch")
-			w.wantNothingLeft("m")
-		})
-	}
-	// A new process needs two lookups to know that it looks in the right scope.
-	for name, kind := range map[string]func(*world){
-		"removed within the call, not reported, new process": func(w *world) { w.cloud.Evasive = true },
-		"gone before, new process":                           func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.class("small", "")
-			w.longRunning("m")
-			kind(w)
-			w.restart()
-			w.delete("m")
-			if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter != maxRecheck {
-				t.Fatalf("the machine is gone, or checks again after %s", result.RequeueAfter)
-			}
-			w.step(maxRecheck)
-			w.reconcile("m")
-			want(t, "calls", w.effects.calls(), "cloud delete", "cloud get", "cloud delete", "cloud get", "cloud get")
 			w.wantNothingLeft("m")
 		})
 	}
@@ -128,108 +108,8 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		w.restart()
 		w.effects.clear()
 		w.reconcile("m")
-		w.step(maxRecheck)
-		w.reconcile("m")
-		want(t, "calls", w.effects.calls(), "cloud delete", "cloud get", "cloud delete", "cloud get")
+		want(t, "calls", w.effects.calls(), "cloud delete")
 		w.wantNothingLeft("m")
-	})
-}
-
-// A process that starts after another client has changed the scope of an instance finds the instance by its tags.
-//
-// Rule: scope-confirmed-by-tags.
-func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		before func(*world)
-	}{
-		"deleted": {func(w *world) { w.delete("m") }},
-		"deleted, and the cloud accepted it": {func(w *world) {
-			w.cloud.Shutdown = time.Minute
-			w.delete("m")
-			w.reconcile("m")
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.class("small", "")
-			w.longRunning("m")
-			c.before(w)
-			w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
-			w.restart()
-			w.untilGone("m")
-			w.wantNothingLeft("m")
-		})
-	}
-	t.Run("the node is silent", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		w.class("small", "")
-		w.longRunning("m")
-		scope := w.get("m").Status.Instance.Scope
-		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
-		w.restart()
-		w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
-		for range 30 {
-			w.reconcile("m")
-			w.step(10 * time.Second)
-		}
-		m := w.get("m")
-		w.wantPhase(m, v1beta1.MachineUnhealthy)
-		if got := m.Status.Instance.Scope; got != scope {
-			t.Errorf("the scope is %q, want %q", got, scope)
-		}
-	})
-	for name, end := range map[string]func(*world){
-		"deleted, and one lookup does not find the instance": func(w *world) { w.delete("m") },
-		"the node is silent, and one lookup does not find the instance": func(w *world) {
-			w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
-			for range 30 {
-				w.reconcile("m")
-				w.step(10 * time.Second)
-			}
-			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
-			w.delete("m")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.class("small", "")
-			w.longRunning("m")
-			w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
-			w.restart()
-			missed := false
-			w.cloud.OnGet = func(id string) error {
-				if id == "" && !missed {
-					missed = true
-					return provider.Errorf(provider.NotFound, "a replica that is behind")
-				}
-				return nil
-			}
-			end(w)
-			w.untilGone("m")
-			if !missed {
-				t.Error("no lookup by tags was made")
-			}
-			w.wantNothingLeft("m")
-		})
-	}
-	t.Run("the instance is gone", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		w.class("small", "")
-		w.longRunning("m")
-		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
-		w.cloud.Vanish(w.get("m").Spec.ProviderID)
-		w.restart()
-		w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
-		for range 30 {
-			w.reconcile("m")
-			w.step(10 * time.Second)
-		}
-		w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 	})
 }
 

@@ -130,7 +130,6 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
-	w.step(maxRecheck) // A new process makes sure that the instance is in no other scope.
 	w.effects.clear()
 	w.reconcile("m")
 	want(t, "writes", w.effects.of("API"), "API Node delete", "API Machine patch")
@@ -163,10 +162,9 @@ func TestAttachedVolumesDelayTheDeletionOfASilentNodeOnlyForATime(t *testing.T) 
 			w.drains("m")
 		},
 		"the time is over for a new process": func(w *world) {
-			w.step(5*time.Minute - maxRecheck)
+			w.step(5 * time.Minute)
 			w.restart()
-			w.reconcile("m") // It makes sure that the instance is in no other scope.
-			w.step(maxRecheck)
+			w.reconcile("m")
 		},
 		"forced": func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
 		"the node is deleted by another client": func(w *world) {
@@ -214,8 +212,6 @@ func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 	w.refuse = forbid[*storagev1.VolumeAttachmentList]
 	w.step(5 * time.Minute)
 	w.restart()
-	w.reconcile("m")
-	w.step(maxRecheck) // It makes sure that the instance is in no other scope.
 	w.reconcile("m")
 	w.drains("m")
 	w.reconcile("m")

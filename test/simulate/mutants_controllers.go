@@ -132,13 +132,6 @@ func controllerMutants() []mutant {
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
-			name: "one-lookup-by-tags-is-enough", file: "internal/machine/absence_scope.go",
-			from:     "	case provider.IsNotFound(err) && since.IsZero():",
-			to:       "	case provider.IsNotFound(err) && since.IsZero() && recheck < 0:",
-			scenario: "scope-changed-before-a-restart", cloud: "reads-flicker", finds: "vanished|order|I1",
-			last: 81022,
-		},
-		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
 			from: "	case s.deletionAccepted():", to: "	case s.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",

@@ -32,16 +32,6 @@ func dimensionMutants() []mutant {
 			scenario: "incident-policy-relabels", finds: "incident: a set does not create machines without end", last: 6,
 		},
 		{
-			name: "changed-scope-believed", quick: true, file: "internal/machine/own_status.go",
-			from: "is.Provider, is.Scope, is.LaunchTime = was.Provider, was.Scope, was",
-			to:   "is.Provider, is.LaunchTime = was.Provider, was",
-			without: &mutant{file: "internal/machine/absence_scope.go",
-				from: "	return recorded == \"\" || recorded == p.states.get(p.machine).instance.foundIn",
-				to:   "	return true || recorded == \"\""},
-			scenario: "delete", finds: "I1|order",
-			corruption: "0:control/Machine/fleet/web-2b8fpn8lk-00001/status/instance/scope=highest",
-		},
-		{
 			name: "lease-that-was-not-released-taken", quick: true, file: "internal/platform/process/fence/lease.go",
 			from:     `record.HolderIdentity == "" && !isReleased(record)`,
 			to:       `record.HolderIdentity == "" && isReleased(record)`,

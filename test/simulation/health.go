@@ -27,7 +27,7 @@ func safetyScenarios() []Scenario {
 	impatient := func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: 8 * time.Minute}
 	}
-	return append(append(refusedCredentialScenarios(impatient), scopeScenario()), []Scenario{
+	return append(refusedCredentialScenarios(impatient), []Scenario{
 		{Name: "remediate", Group: HealthChecks, Controllers: AllControllers, Base: fleet(6, "a"), Script: silences},
 		{Name: "clocks-differ", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: differingClocks},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: tooMany},

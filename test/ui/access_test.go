@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/ui"
 )
 
 // The browser has the cookie of the view, but a page of another site can neither read nor change anything with it.
@@ -57,6 +60,25 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "another origin") {
 		t.Errorf("the response to a form of another site: got %q, want a refusal", got)
 	}
+}
+
+// machinist ui starts the browser with a file that redirects to the link, so that the link is not in the arguments of a
+// process. For the browser, the first request then comes from another site.
+func TestLinkOpensFromFile(t *testing.T) {
+	p := newStaticCluster(t)
+	p.fleetOf("file", 3)
+	s := serve(t, p.cp.Kubeconfig(), "-n", "file")
+	file := filepath.Join(t.TempDir(), "link.html")
+	if err := os.WriteFile(file, []byte(ui.RedirectPage(s.link())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newTab(t, s)
+	b.openLink("file://" + file)
+	if got := get[string](b, "location.href"); strings.Contains(got, "token") || !strings.HasPrefix(got, s.url("/")) {
+		t.Errorf("the browser shows %s, want the view without the token", got)
+	}
+	b.open("/machines")
+	b.shows("web-abcde-00000")
 }
 
 // In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same

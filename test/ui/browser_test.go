@@ -60,7 +60,7 @@ func newTab(t *testing.T, s *served) *tab {
 		defer b.mu.Unlock()
 		for _, address := range b.requested {
 			u, err := url.Parse(address)
-			if err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
+			if err != nil || u.Scheme != "data" && u.Scheme != "file" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
 				t.Errorf("a request left this machine: %s", address)
 			}
 		}
@@ -83,7 +83,14 @@ func enter(t *testing.T, s *served, path string) *tab {
 // login opens a link that machinist ui printed.
 func (b *tab) login() {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.server.link()), chromedp.WaitReady("main"))
+	b.openLink(b.server.link())
+}
+
+// openLink opens an address that leads to the view in one or several steps.
+func (b *tab) openLink(address string) {
+	b.t.Helper()
+	b.goTo(address)
+	b.await(`document.querySelector("main") !== null`)
 }
 
 // do runs actions in the page.

@@ -58,6 +58,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled requires metrics.enabled: there are no metrics to scrape" -}}
 {{- end -}}
+{{- if and $v.metrics.serviceMonitor.enabled $v.metrics.secure (not $v.metrics.certSecret) -}}
+{{- fail "metrics.certSecret is not set: with metrics.serviceMonitor.enabled and metrics.secure, Prometheus would send its token to a server whose certificate it cannot verify. Name a Secret with tls.crt, tls.key and ca.crt, or set metrics.secure=false and limit the sources with networkPolicy.metricsFrom" -}}
+{{- end -}}
 {{- end }}
 
 {{- /* Returns "true" if the release installs the objects of a cluster, "control" or "target", and otherwise nothing. */ -}}
@@ -89,6 +92,9 @@ metadata:
 - --metrics-bind-address={{ if .root.Values.metrics.enabled }}:8443{{ else }}0{{ end }}
 {{- if .root.Values.metrics.enabled }}
 - --metrics-secure={{ .root.Values.metrics.secure }}
+{{- if and .root.Values.metrics.secure .root.Values.metrics.certSecret }}
+- --metrics-cert-dir=/etc/machinist/metrics
+{{- end }}
 {{- end }}
 {{- if not .operator }}
 - --target-kubeconfig={{ if .root.Values.target.none }}none{{ else if .root.Values.target.kubeconfigSecret.name }}/etc/machinist/target/kubeconfig{{ else }}in-cluster{{ end }}
@@ -110,6 +116,9 @@ metadata:
 {{- if .root.Values.webhook.certSecret }}
 - --webhook-cert-dir=/etc/machinist/webhook
 {{- end }}
+{{- if .root.Values.webhook.clientCASecret }}
+- --webhook-client-ca-file=/etc/machinist/webhook-clients/ca.crt
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -124,7 +133,20 @@ metadata:
 {{- end }}
 {{- end }}
 {{- $webhook := and .root.Values.webhook.enabled (not .operator) (not .program) -}}
-{{- $certificate := and $webhook .root.Values.webhook.certSecret -}}
+{{- $mounts := list -}}
+{{- with .root.Values.webhook }}
+{{- if and $webhook .certSecret }}
+{{- $mounts = append $mounts (dict "name" "webhook-certificate" "secret" .certSecret "folder" "webhook") }}
+{{- end }}
+{{- if and $webhook .clientCASecret }}
+{{- $mounts = append $mounts (dict "name" "webhook-clients" "secret" .clientCASecret "folder" "webhook-clients" "items" (list "ca.crt")) }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.metrics }}
+{{- if and .enabled .secure .certSecret }}
+{{- $mounts = append $mounts (dict "name" "metrics-certificate" "secret" .certSecret "folder" "metrics" "items" (list "tls.crt" "tls.key")) }}
+{{- end }}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -155,6 +177,10 @@ spec:
         {{- end }}
     spec:
       serviceAccountName: {{ .name }}
+      {{- if eq (len $secrets) (len $kubeconfigs) }}
+      # The process uses only the kubeconfigs.
+      automountServiceAccountToken: false
+      {{- end }}
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -231,19 +257,19 @@ spec:
           {{- with .root.Values.securityContext }}
           securityContext: {{- toYaml . | nindent 12 }}
           {{- end }}
-          {{- if or $secrets $certificate .values.volumeMounts }}
+          {{- if or $secrets $mounts .values.volumeMounts }}
           volumeMounts:
             {{- range $secrets }}
             - {name: {{ .name }}-kubeconfig, mountPath: /etc/machinist/{{ .name }}, readOnly: true}
             {{- end }}
-            {{- if $certificate }}
-            - {name: webhook-certificate, mountPath: /etc/machinist/webhook, readOnly: true}
+            {{- range $mounts }}
+            - {name: {{ .name }}, mountPath: /etc/machinist/{{ .folder }}, readOnly: true}
             {{- end }}
             {{- with .values.volumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
           {{- end }}
-      {{- if or $secrets $certificate .values.volumes }}
+      {{- if or $secrets $mounts .values.volumes }}
       volumes:
         {{- range $secrets }}
         - name: {{ .name }}-kubeconfig
@@ -251,8 +277,13 @@ spec:
             secretName: {{ .secret }}
             items: [{key: {{ .key }}, path: kubeconfig}]
         {{- end }}
-        {{- if $certificate }}
-        - {name: webhook-certificate, secret: {secretName: {{ .root.Values.webhook.certSecret }}}}
+        {{- range $mounts }}
+        - name: {{ .name }}
+          secret:
+            secretName: {{ .secret }}
+            {{- with .items }}
+            items: [{{ range $i, $key := . }}{{ if $i }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
+            {{- end }}
         {{- end }}
         {{- with .values.volumes }}
         {{- toYaml . | nindent 8 }}
@@ -303,12 +334,14 @@ spec:
     matchLabels: {{- include "machinist.selector" . | nindent 6 }}
   policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress }}, Egress{{ end }}]
   ingress:
-    # Probes of kubelets and webhook calls of API servers come from addresses that no selector can match.
-    - ports:
-        - {protocol: TCP, port: probes}
-        {{- if and .root.Values.webhook.enabled (not .operator) }}
-        - {protocol: TCP, port: webhook}
-        {{- end }}
+    # Probes of kubelets come from addresses that no selector can match.
+    - ports: [{protocol: TCP, port: probes}]
+    {{- if and .root.Values.webhook.enabled (not .operator) }}
+    - ports: [{protocol: TCP, port: webhook}]
+      {{- with .root.Values.networkPolicy.webhookFrom }}
+      from: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
     {{- if .root.Values.metrics.enabled }}
     - ports: [{protocol: TCP, port: metrics}]
       {{- with .root.Values.networkPolicy.metricsFrom }}
@@ -340,8 +373,10 @@ spec:
       {{- if .root.Values.metrics.secure }}
       scheme: https
       bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-      # The process creates a self-signed certificate when it starts.
-      tlsConfig: {insecureSkipVerify: true}
+      # Prometheus must verify the certificate before it sends its token.
+      tlsConfig:
+        serverName: {{ .name }}.{{ .root.Release.Namespace }}.svc
+        ca: {secret: {name: {{ .root.Values.metrics.certSecret }}, key: ca.crt}}
       {{- end }}
 {{- end }}
 

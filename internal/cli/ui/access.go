@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"html"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,8 +21,8 @@ const tokenParameter = "token"
 // requests:
 //
 //   - Another user or program on this computer. It does not know the secret, which the browser got as a cookie in
-//     exchange for the token in the link. A token can be exchanged only once, because links remain in process arguments
-//     and in the history of browsers.
+//     exchange for the token in the link. A token can be exchanged only once, because links remain in the terminal and
+//     in the history of browsers.
 //   - A page of another site in the user's browser. The browser does not send the cookie with its requests
 //     (SameSite=Strict). In addition, a request that names another site or origin is rejected.
 //   - Such a page under a name that resolves to a loopback address (DNS rebinding). For the browser, this is the same
@@ -72,20 +73,20 @@ func (a *access) exchange(token string) bool {
 }
 
 // reject returns why a request is rejected, even if it has the secret. It returns an empty string if the request is not
-// rejected.
-func (a *access) reject(r *http.Request) string {
+// rejected. A request with a token may come from another page, because the browser opens the link from a file.
+func (a *access) reject(r *http.Request, withToken bool) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "The host name of this request is not the name of this server."
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return "A page of another origin sent this request."
 	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none": // Programs do not send the header. It is "none" if the user typed the address.
-	default:
-		return "A page of another site sent this request."
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case withToken, site == "", site == "same-origin", site == "none":
+		// Programs do not send the header. It is "none" if the user typed the address.
+		return ""
 	}
-	return ""
+	return "A page of another site sent this request."
 }
 
 // hasSecret reports whether the request has the secret in its cookie.
@@ -98,12 +99,14 @@ func (a *access) hasSecret(r *http.Request) bool {
 func (a *access) protect(next http.Handler, used func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
-		if why := a.reject(r); why != "" {
+		query := r.URL.Query()
+		token := query.Get(tokenParameter)
+		withToken := token != "" && r.Method == http.MethodGet
+		if why := a.reject(r, withToken); why != "" {
 			refuse(w, why)
 			return
 		}
-		query := r.URL.Query()
-		if token := query.Get(tokenParameter); token != "" && r.Method == http.MethodGet {
+		if withToken {
 			fresh := a.exchange(token)
 			if !fresh && !a.hasSecret(r) {
 				refuse(w, "The link was already used, or belongs to an earlier machinist ui. Use the newest link in the terminal.")
@@ -116,7 +119,10 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 			}
 			query.Del(tokenParameter)
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
-			http.Redirect(w, r, to.String(), http.StatusSeeOther)
+			// After a redirect by the status, the browser would not send the cookie, because another page sent the first
+			// request. This page sends the next one itself.
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write([]byte(RedirectPage(to.String())))
 			return
 		}
 		if !a.hasSecret(r) {
@@ -125,6 +131,13 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// RedirectPage returns a page that opens a link.
+func RedirectPage(link string) string {
+	link = html.EscapeString(link)
+	return `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>machinist ui</title>` +
+		`<meta http-equiv="refresh" content="0; url=` + link + `"><a href="` + link + `">Open the fleet view</a>` + "\n"
 }
 
 // contentPolicy allows a page only to load styles, scripts and images from this server, and to send requests to it.

@@ -169,7 +169,7 @@ func open(t *testing.T, source Source) *browser {
 		t.Fatal(err)
 	}
 	answer := b.send(b.request("GET", link.RequestURI(), ""))
-	if answer.Code != http.StatusSeeOther || len(answer.Result().Cookies()) != 1 {
+	if answer.Code != http.StatusOK || len(answer.Result().Cookies()) != 1 {
 		t.Fatalf("the link: status %d", answer.Code)
 	}
 	b.cookie = answer.Result().Cookies()[0]

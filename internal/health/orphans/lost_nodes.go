@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -25,7 +25,7 @@ import (
 // lostNode is a Node of this installation that has neither a Machine nor an instance in the caches and the lists.
 type lostNode struct {
 	node    *corev1.Node
-	mark    machinestate.InstanceMark
+	mark    nodemark.Mark
 	machine types.NamespacedName
 	scope   *scope
 }
@@ -73,7 +73,7 @@ func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *Stat
 		instances[state.Instances[i].MachineKey] = true
 	}
 	for _, node := range nodes {
-		mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
+		mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 		if !marked || mark.ClusterID != c.Rules.ClusterID || mark.Provider != c.Cloud.Name() || isReady(node) {
 			continue
 		}

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/pkg/provider"
 )
 
 // nodeLost creates a Node that does not report in both views of the target cluster, as the lost machine m-1 of class
 // small leaves it.
-func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *machinestate.InstanceMark)) {
+func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "m-1", "sim:///gone", corev1.ConditionUnknown)
 		node := w.nodeOf(c, "m-1")
-		mark := machinestate.InstanceMark{ClusterID: "ours", Provider: w.namespace, Class: "small", ProviderID: "sim:///gone"}
+		mark := nodemark.Mark{ClusterID: "ours", Provider: w.namespace, Class: "small", ProviderID: "sim:///gone"}
 		node.Annotations = map[string]string{v1beta1.NodeAnnotationClusterNamespace: w.namespace,
 			v1beta1.NodeAnnotationMachine: "m-1"}
 		if change != nil {
@@ -59,23 +59,23 @@ func TestNodeOfLostMachineIsDeletedWhenInstanceIsGone(t *testing.T) {
 
 // Rule: node-of-lost-machine-deleted.
 func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
-	mark := func(change func(*machinestate.InstanceMark)) func(*corev1.Node, *machinestate.InstanceMark) {
-		return func(_ *corev1.Node, m *machinestate.InstanceMark) { change(m) }
+	mark := func(change func(*nodemark.Mark)) func(*corev1.Node, *nodemark.Mark) {
+		return func(_ *corev1.Node, m *nodemark.Mark) { change(m) }
 	}
 	for name, tc := range map[string]struct {
-		node    func(*corev1.Node, *machinestate.InstanceMark)
+		node    func(*corev1.Node, *nodemark.Mark)
 		arrange func(*world)
 		rules   func(*Rules)
 	}{
-		"of another installation": {node: mark(func(m *machinestate.InstanceMark) { m.ClusterID = "theirs" })},
-		"of another provider":     {node: mark(func(m *machinestate.InstanceMark) { m.Provider = "other" })},
-		"of another class":        {node: mark(func(m *machinestate.InstanceMark) { m.Class = "large" })},
-		"without a class":         {node: mark(func(m *machinestate.InstanceMark) { m.Class = "" })},
-		"without a mark":          {node: mark(func(m *machinestate.InstanceMark) { *m = machinestate.InstanceMark{} })},
-		"of another namespace": {node: func(n *corev1.Node, _ *machinestate.InstanceMark) {
+		"of another installation": {node: mark(func(m *nodemark.Mark) { m.ClusterID = "theirs" })},
+		"of another provider":     {node: mark(func(m *nodemark.Mark) { m.Provider = "other" })},
+		"of another class":        {node: mark(func(m *nodemark.Mark) { m.Class = "large" })},
+		"without a class":         {node: mark(func(m *nodemark.Mark) { m.Class = "" })},
+		"without a mark":          {node: mark(func(m *nodemark.Mark) { *m = nodemark.Mark{} })},
+		"of another namespace": {node: func(n *corev1.Node, _ *nodemark.Mark) {
 			n.Annotations[v1beta1.NodeAnnotationClusterNamespace] = "other"
 		}},
-		"Ready": {node: func(n *corev1.Node, _ *machinestate.InstanceMark) {
+		"Ready": {node: func(n *corev1.Node, _ *nodemark.Mark) {
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
 		"its machine exists":                   {arrange: func(w *world) { w.machine("m-1", "small", "") }},
@@ -123,7 +123,7 @@ func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	w.nodeLost(live, cached, nil)
-	w.nodeLost(live, live, func(_ *corev1.Node, m *machinestate.InstanceMark) { m.ProviderID = "sim:///new" })
+	w.nodeLost(live, live, func(_ *corev1.Node, m *nodemark.Mark) { m.ProviderID = "sim:///new" })
 	w.reconcile()
 	w.pass()
 	w.pass()
@@ -142,7 +142,7 @@ func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {
 	orphan := w.lost(1, func(in *provider.Instance) { in.NodeName = "m-1" })
 	ready := corev1.ConditionTrue
 	updateNode := func() {
-		w.nodeLost(live, cached, func(n *corev1.Node, m *machinestate.InstanceMark) {
+		w.nodeLost(live, cached, func(n *corev1.Node, m *nodemark.Mark) {
 			n.Spec.ProviderID, m.ProviderID = "k3s://m-1", orphan.ProviderID
 			n.Status.Conditions[0].Status = ready
 		})

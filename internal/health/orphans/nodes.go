@@ -17,8 +17,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -97,14 +97,14 @@ func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*
 // markNames reports whether the mark of a Node names an instance. The form of the Node's own provider ID does not
 // matter.
 func markNames(node *corev1.Node, in *provider.Instance) bool {
-	mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
+	mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
 }
 
 // instanceOf returns the provider ID of a Node's instance. It is the ID in the Node's mark, or else the Node's own
 // provider ID.
 func instanceOf(node *corev1.Node) string {
-	if mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
+	if mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
 		return mark.ProviderID
 	}
 	return node.Spec.ProviderID

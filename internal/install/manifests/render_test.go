@@ -47,12 +47,18 @@ flowControl: {enabled: false}
 image: {registry: registry.example, digest: "sha256:` + strings.Repeat("0", 64) + `"}
 imagePullSecrets: [{name: pull}]
 policies: {restrictedNodeLabelPrefixes: [kubernetes.io, trusted.example.com]}
+webhook: {clientCASecret: api-server-clients}
 metrics:
+  certSecret: machinist-metrics
   serviceMonitor: {enabled: true, labels: {release: prometheus}}
   readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
 clusterAutoscaler:
   subjects: [{kind: ServiceAccount, name: cluster-autoscaler, namespace: kube-system}]
-networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{}]}
+networkPolicy:
+  enabled: true
+  metricsFrom: [{namespaceSelector: {}}]
+  webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]
+  egress: [{}]
 manager:
   image: {registry: other.example, repository: manager, tag: v1, digest: ""}
   replicas: 1
@@ -168,6 +174,8 @@ func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 		"{watchNamespace: a, clusterID: a}":                          "webhook.certSecret is not set",
 		"metrics: {serviceMonitor: {enabled: 1}}":                    "metrics/serviceMonitor/enabled",
 		"metrics: {enabled: false, serviceMonitor: {enabled: true}}": "metrics.serviceMonitor.enabled",
+		"metrics: {serviceMonitor: {enabled: true}}":                 "metrics.certSecret is not set",
+		"networkPolicy: {webhookFrom: 10.0.0.0/8}":                   "networkPolicy/webhookFrom",
 		"metrics: {enabled: false, prometheusRule: {enabled: true}}": "metrics.prometheusRule.enabled",
 		"metrics: {prometheusRule: {runbookURL: x}}":                 "metrics/prometheusRule/runbookURL",
 		"metrics: {dashboards: {labels: [a]}}":                       "metrics/dashboards/labels",

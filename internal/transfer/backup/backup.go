@@ -10,6 +10,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
 // Fleet is the content of a backup.
@@ -33,6 +36,9 @@ type Fleet struct {
 	ClusterID string
 	// Taken is the time of the backup.
 	Taken time.Time
+	// Unverified explains why a backup that was read may not be what was written. It is empty if the checksum is right.
+	Unverified string
+	checksum   string // as it was read
 	// Objects are in the order in which they are created again.
 	Objects []*unstructured.Unstructured
 }
@@ -73,7 +79,18 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 			left = append(left, nameOf(object))
 		}
 	}
-	return Of(all), left, nil
+	f = Of(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return isSecret(o) && !resolve.Usable(o) }))
+	for _, object := range f.Objects {
+		if isSecret(object) {
+			// Machinist needs only the data. Read accepts no other type, because some types have an effect of their own.
+			object.Object["type"] = string(corev1.SecretTypeOpaque)
+		}
+	}
+	return f, left, nil
+}
+
+func isSecret(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret")
 }
 
 // List reads the objects of a fleet without changing them, in a namespace, or in all namespaces if namespace is empty.
@@ -151,27 +168,56 @@ const (
 	headName     = "machinist-backup"
 	clusterIDKey = "clusterID"
 	takenKey     = "taken"
+	// checksumKey is the key of the checksum of everything after the first document. It shows that a file was cut off or
+	// changed, but an attacker who changes the file can change it too.
+	checksumKey = "checksum"
+	separator   = "---\n"
 )
 
 // Write writes a backup as YAML.
 func (f Fleet) Write(w io.Writer) error {
-	head := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: headName},
-		Data:       map[string]string{clusterIDKey: f.ClusterID, takenKey: f.Taken.UTC().Format(time.RFC3339)},
-	}
-	documents := []any{head}
+	var objects bytes.Buffer
 	for _, object := range f.Objects {
-		documents = append(documents, object.Object)
-	}
-	for _, document := range documents {
-		text, err := sigsyaml.Marshal(document)
-		if err != nil {
-			return fmt.Errorf("encode the backup: %w", err)
-		}
-		if _, err := fmt.Fprintf(w, "---\n%s", text); err != nil {
+		if err := writeDocument(&objects, object.Object); err != nil {
 			return err
 		}
+	}
+	var head bytes.Buffer
+	if err := writeDocument(&head, &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: headName},
+		Data: map[string]string{clusterIDKey: f.ClusterID, takenKey: f.Taken.UTC().Format(time.RFC3339),
+			checksumKey: checksumOf(objects.Bytes())},
+	}); err != nil {
+		return err
+	}
+	for _, part := range [][]byte{head.Bytes(), objects.Bytes()} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeDocument(to *bytes.Buffer, document any) error {
+	text, err := sigsyaml.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("encode the backup: %w", err)
+	}
+	to.WriteString(separator)
+	to.Write(text)
+	return nil
+}
+
+func checksumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// afterHead returns the text of a backup after its first document.
+func afterHead(text []byte) []byte {
+	if i := bytes.Index(text, []byte("\n"+separator)); i >= 0 {
+		return text[i+1:]
 	}
 	return nil
 }
@@ -203,6 +249,15 @@ func Read(text []byte) (f Fleet, err error) {
 			headName,
 			clusterIDKey)
 	}
+	switch f.checksum {
+	case "":
+		f.Unverified = fmt.Sprintf("ConfigMap %s has no data.%s: the backup was written by an earlier version", headName,
+			checksumKey)
+	case checksumOf(afterHead(text)):
+	default:
+		f.Unverified = fmt.Sprintf("data.%s of ConfigMap %s is not the checksum of the objects: the file was changed or is "+
+			"incomplete", checksumKey, headName)
+	}
 	rank := func(o *unstructured.Unstructured) int { return slices.Index(kinds(), o.GroupVersionKind()) }
 	slices.SortStableFunc(f.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 	return f, nil
@@ -212,6 +267,7 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 	switch kind := object.GroupVersionKind(); {
 	case kind.Kind == "ConfigMap" && object.GetName() == headName:
 		f.ClusterID, _, _ = unstructured.NestedString(object.Object, "data", clusterIDKey)
+		f.checksum, _, _ = unstructured.NestedString(object.Object, "data", checksumKey)
 		text, _, _ := unstructured.NestedString(object.Object, "data", takenKey)
 		var err error
 		if f.Taken, err = time.Parse(time.RFC3339, text); err != nil {
@@ -223,8 +279,27 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 	case object.GetName() == "" || object.GetNamespace() == "":
 		return fmt.Errorf("%s: metadata.name and metadata.namespace must be set, not %q and %q", kind.Kind, object.GetName(),
 			object.GetNamespace())
+	case isSecret(object):
+		if err := checkSecret(object); err != nil {
+			return err
+		}
 	}
 	f.Objects = append(f.Objects, withoutClusterState(object))
+	return nil
+}
+
+// checkSecret returns an error for a Secret that no backup contains. With such a Secret, a file could have more effect
+// than Machinist needs, such as a token for a ServiceAccount.
+func checkSecret(secret *unstructured.Unstructured) error {
+	name := secret.GetNamespace() + "/" + secret.GetName()
+	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {
+		return fmt.Errorf("Secret %s: type: %q is not supported, only %s", name, kind, corev1.SecretTypeOpaque)
+	}
+	if !resolve.Usable(secret) {
+		return fmt.Errorf("Secret %s: metadata.labels[%s]: %q must be %s, %s or %s", name, v1beta1.LabelSecretUse,
+			secret.GetLabels()[v1beta1.LabelSecretUse], v1beta1.SecretUseCredentials, v1beta1.SecretUseUserData,
+			v1beta1.SecretUseBoth)
+	}
 	return nil
 }
 

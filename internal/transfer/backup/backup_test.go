@@ -2,12 +2,16 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -101,8 +105,63 @@ func TestReadReturnsObjectsInTheOrderOfCreation(t *testing.T) {
 	if diff := cmp.Diff([]string{"MachineClass", "Machine", "MachineSet", "MachineDeployment"}, kinds); diff != "" {
 		t.Error(diff)
 	}
-	if got.ClusterID != f.ClusterID || !got.Taken.Equal(f.Taken) || got.Count("Machine") != 1 {
+	if got.ClusterID != f.ClusterID || !got.Taken.Equal(f.Taken) || got.Count("Machine") != 1 || got.Unverified != "" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestChecksumShowsChanges(t *testing.T) {
+	f := Fleet{ClusterID: "c", Taken: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	f.Objects = []*unstructured.Unstructured{withoutClusterState(object(t, machine))}
+	var written bytes.Buffer
+	if err := f.Write(&written); err != nil {
+		t.Fatal(err)
+	}
+	text := written.String()
+	checksum := text[strings.Index(text, "  checksum: "):strings.Index(text, "  clusterID: ")]
+	for name, test := range map[string]struct{ text, want string }{
+		"unchanged":       {text, ""},
+		"another class":   {strings.Replace(text, "small", "large", 1), "was changed or is incomplete"},
+		"cut off":         {text[:strings.LastIndex(text, "---\n")], "was changed or is incomplete"},
+		"another object":  {text + "---\n" + machine, "was changed or is incomplete"},
+		"no checksum":     {strings.Replace(text, checksum, "", 1), "has no data.checksum"},
+		"checksum erased": {strings.Replace(text, checksum, "  checksum: \"\"\n", 1), "has no data.checksum"},
+	} {
+		got, err := Read([]byte(test.text))
+		if err != nil || (got.Unverified == "") != (test.want == "") || !strings.Contains(got.Unverified, test.want) {
+			t.Errorf("%s: got %q, error %v; want %q", name, got.Unverified, err, test.want)
+		}
+	}
+}
+
+const labelledSecret = `apiVersion: v1
+kind: Secret
+metadata: {name: creds, namespace: prod, labels: {machinist.dev/secret-use: credentials}}
+`
+
+// A backup may contain a Secret of any type that a class refers to. What is restored has only its data.
+func TestSecretsOfBackupAreOpaque(t *testing.T) {
+	of := func(change func(*unstructured.Unstructured)) client.Object {
+		o := object(t, labelledSecret)
+		change(o)
+		return o
+	}
+	cluster := fake.NewClientBuilder().WithObjects(
+		of(func(o *unstructured.Unstructured) { o.Object["type"] = "kubernetes.io/tls" }),
+		of(func(o *unstructured.Unstructured) {
+			o.SetName("unusable")
+			o.SetLabels(map[string]string{v1beta1.LabelSecretUse: "yes"})
+		})).Build()
+	all := interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
+		l client.ObjectList, o ...client.ListOption) error {
+		if l.GetObjectKind().GroupVersionKind().Kind != "SecretList" {
+			return nil
+		}
+		return c.List(ctx, l, o...)
+	}})
+	f, _, err := Take(t.Context(), all, "prod", true)
+	if err != nil || len(f.Objects) != 1 || f.Objects[0].Object["type"] != "Opaque" || f.Objects[0].GetName() != "creds" {
+		t.Errorf("got %v, error %v", f.Objects, err)
 	}
 }
 
@@ -117,8 +176,13 @@ func TestReadRefusesInvalidBackups(t *testing.T) {
 		"without a time":             {head + "data: {clusterID: c, taken: soon}\n", `data.taken: "soon"`},
 		"another kind":               {good + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n", `document 2: /v1, Kind=Pod "p"`},
 		"without a namespace":        {good + "---\napiVersion: machinist.dev/v1beta1\nkind: Machine\nmetadata: {name: m}\n", "metadata.namespace"},
-		"a duplicate key":            {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
-		"invalid YAML":               {"{", "document 1"},
+		"a token of a ServiceAccount": {good + "---\n" + labelledSecret + "type: kubernetes.io/service-account-token\n",
+			`Secret prod/creds: type: "kubernetes.io/service-account-token"`},
+		"a bootstrap token": {good + "---\n" + labelledSecret + "type: bootstrap.kubernetes.io/token\n", "Secret prod/creds: type"},
+		"a Secret without a label": {good + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\n",
+			`Secret n/s: metadata.labels[machinist.dev/secret-use]: ""`},
+		"a duplicate key": {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
+		"invalid YAML":    {"{", "document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Read([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.mentions) {

@@ -17,16 +17,16 @@ func TestRedactorReplacesValues(t *testing.T) {
 		r.add([]byte(value))
 	}
 	for text, want := range map[string]string{
-		"":                                   "",
-		"no value":                           "no value",
-		"a cat":                              "a cat", // A value of one letter is not replaced.
-		"the region swordfish-4711!":         "the region [redacted]!",
-		"swordfish-4711-extended is long":    "[redacted] is long",
-		"twice swordfish-4711swordfish-4711": "twice [redacted][redacted]",
-		"shortened: swordfish…":              "shortened: [redacted]…",
-		"too short: swordfi":                 "too short: swordfi",
-		"lines line one\nline two.":          "lines [redacted].",
-		`quoted "line one\nline two"`:        `quoted "[redacted]"`,
+		"":                                         "",
+		"no value":                                 "no value",
+		"a cat":                                    "a cat", // A value of one letter is not replaced.
+		"the region swordfish-4711!":               "the region [redacted]!",
+		"swordfish-4711-extended is long":          "[redacted] is long",
+		"twice swordfish-4711swordfish-4711":       "twice [redacted][redacted]",
+		"shortened: swordfish…":                    "shortened: [redacted]…",
+		"too short: swordfi":                       "too short: swordfi",
+		"lines line one\nline two.":                "lines [redacted].",
+		`quoted "line one\nline two"`:              `quoted "[redacted]"`,
 		`JSON "\u003cb\u003e\u0026\u003c/b\u003e"`: `JSON "[redacted]"`,
 	} {
 		if got := r.inText(text); got != want {

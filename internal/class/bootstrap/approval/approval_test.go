@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -47,6 +50,49 @@ func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
 	w.machine("victim")
 	thief := w.asToken(w.token(w.machine("thief")))
 	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
+}
+
+// A client that may write the status of Machines in one namespace writes the name of a Node that does not exist yet into
+// the status of its own Machine.
+//
+// Rule: certificate-name-from-provider.
+func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.status(m, func(s *v1beta1.MachineStatus) { s.Instance.NodeName = w.node("control-plane") })
+	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("control-plane"))), ReasonWrongName)
+}
+
+// A client that may write the status of Machines in one namespace claims the Node of a Machine in another one. The
+// Machine with the claim is older, or has the Node in its nodeRef, with its provider ID.
+//
+// Rules: status-claims-end-at-namespace, certificate-name-from-provider.
+func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
+	w := newWorld(t)
+	claims := func(name string, uid types.UID, id string) {
+		for i := range 3 {
+			forged := &v1beta1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: fmt.Sprintf("forged-%d", i),
+					Labels: map[string]string{v1beta1.LabelProvider: w.ns}},
+				Spec: v1beta1.MachineSpec{Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}},
+			}
+			w.create(forged)
+			w.status(forged, func(s *v1beta1.MachineStatus) {
+				s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.ns, NodeName: w.node(name),
+					NodeProviderID: id}
+				s.NodeRef = &v1beta1.NodeRef{Name: w.node(name), UID: uid}
+			})
+		}
+	}
+	claims("m", "1", "acme:///"+w.node("m"))
+	m := w.machine("m")
+	w.wantSigned(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
+	w.pair(m)
+	claims("m", m.Status.NodeRef.UID, m.Spec.ProviderID)
+	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m"))), ReasonNodeRenews)
+	w.cloud.answer(nil, "10.0.0.5")
+	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForServing(w.node("m"), []string{w.node("m")}, nil)),
+		ReasonNodeServes)
 }
 
 func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {

@@ -61,7 +61,7 @@ type Options struct {
 	Concurrency int
 }
 
-// Cloud is the part of provider.Driver that finds the addresses of instances.
+// Cloud is the part of provider.Driver that finds the names and addresses of instances.
 type Cloud interface {
 	Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error)
 }
@@ -107,9 +107,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	decision := request.decide(facts)
 	var retryAfter time.Duration
-	if decision.Reason == ReasonAddressesNotKnown {
-		// Only the addresses are missing for an approval.
-		retryAfter = r.addAddresses(ctx, &facts)
+	if decision.Reason == ReasonInstanceNotKnown {
+		// Only the provider's answer is missing for an approval.
+		retryAfter = r.addReported(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
@@ -236,38 +236,37 @@ func (r *Reconciler) machineToReport(ctx context.Context, request request, facts
 	return m, nil
 }
 
-// addAddresses adds the addresses that the provider reports for the instance. It uses an earlier answer while that is
-// valid. It returns when to ask the provider again if the addresses are not sufficient for an approval.
-func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
-	uid, now := facts.Machine.UID, facts.Now
-	known, ok := r.state.cachedAnswer(uid, now)
+// addReported adds what the provider reports about the instance. It uses an earlier answer while that is valid. It
+// returns when to ask the provider again if the answer is not sufficient for an approval.
+func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
+	m, now := facts.Machine, facts.Now
+	known, ok := r.state.cachedAnswer(m, now)
 	if !ok {
-		instance, err := r.instanceFromProvider(ctx, facts.Machine)
+		reported, err := r.askProvider(ctx, m)
+		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
 			// Keep the error until the retry is due, because other requests also call this provider.
-			known = answer{until: now.Add(max(answerRetry, provider.RetryAfter(err)))}
-			logf.FromContext(ctx).Error(err, "Cannot get the addresses of a machine's instance from the provider", "machine",
-				client.ObjectKeyFromObject(facts.Machine))
-		case !hasIP(instance.AllAddresses()):
+			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
+			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
+				"machine", client.ObjectKeyFromObject(m))
+		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses):
 			// The kubelet has an IP address, because it sent the request. The cloud does not report it yet.
-			known = answerOf(instance, now.Add(answerRetry))
-		default:
-			known = answerOf(instance, now.Add(answerValid))
+			known.until = now.Add(answerRetry)
 		}
-		r.state.storeAnswer(uid, known, now)
+		r.state.storeAnswer(m.UID, known, now)
 	}
-	facts.Addresses, facts.GuestAddresses = known.addresses, known.guest
+	facts.Reported = known.reported
 	return known.until.Sub(now)
 }
 
-// answerOf returns the addresses of an instance. If it has none, they are not known.
-func answerOf(instance *provider.Instance, until time.Time) answer {
-	a := answer{guest: instance.GuestAddresses, until: until}
+// reportedBy returns what the cloud reports about an instance. If it has no addresses, they are not known.
+func reportedBy(instance *provider.Instance) *Reported {
+	reported := &Reported{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
 	if len(instance.AllAddresses()) > 0 {
-		a.addresses = append([]corev1.NodeAddress{}, instance.Addresses...)
+		reported.Addresses = append([]corev1.NodeAddress{}, instance.Addresses...)
 	}
-	return a
+	return reported
 }
 
 // hasIP reports whether the addresses include an IP address.
@@ -277,8 +276,8 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-// instanceFromProvider asks the provider for the instance.
-func (r *Reconciler) instanceFromProvider(ctx context.Context, m *v1beta1.Machine) (*provider.Instance, error) {
+// askProvider asks the provider about the instance.
+func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Reported, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the machine's class: %w", err)
@@ -297,5 +296,5 @@ func (r *Reconciler) instanceFromProvider(ctx context.Context, m *v1beta1.Machin
 	case instance.MachineUID != "" && instance.MachineUID != m.UID:
 		return nil, errors.New("the tags of the provider's instance name another machine")
 	}
-	return instance, nil
+	return reportedBy(instance), nil
 }

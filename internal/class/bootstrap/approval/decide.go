@@ -11,12 +11,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
 // Facts are the facts on which the decision about a request depends.
@@ -32,18 +32,20 @@ type Facts struct {
 	// OtherMachine is another Machine with the same node name that takes precedence, or nil if there is none.
 	OtherMachine *v1beta1.Machine
 	// Node is the existing Node with this name, or nil if there is none.
-	Node *Node
-	// Addresses are the addresses that the provider recently reported for the Machine's instance, or nil if they are not
-	// known. GuestAddresses are those that only the guest reported to the provider.
-	Addresses, GuestAddresses []corev1.NodeAddress
+	Node *corev1.Node
+	// Reported is what the provider recently reported about the Machine's instance, or nil if it is not known.
+	Reported *Reported
 	// GuestRanges are the ranges in which an address is approved although only the guest reported it.
 	GuestRanges []netip.Prefix
 }
 
-// Node holds the fields of a Node that matter for a decision.
-type Node struct {
-	UID        types.UID
-	ProviderID string
+// Reported is what a provider reports about an instance.
+type Reported struct {
+	// NodeName is the name under which the instance registers, "" if the provider does not know it.
+	NodeName string
+	// Addresses are the names and addresses of the instance, nil if they are not known. GuestAddresses are those that only
+	// the guest reported to the provider.
+	Addresses, GuestAddresses []corev1.NodeAddress
 }
 
 // Decision is the decision about a request.
@@ -130,8 +132,16 @@ func (r request) decideJoin(f Facts) Decision {
 	case f.OtherMachine != nil:
 		return refuse(ReasonNameInUse, "machine %s also has the node name %s and takes precedence",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
-	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.NodeProviderID()):
+	case f.Node != nil && !nodemark.Proves(m, f.Node):
 		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
+	// Any client that may write the Machine's status could write the name of another Node there.
+	case f.Reported == nil:
+		return ignore(ReasonInstanceNotKnown, "the provider has not confirmed the node name of the machine's instance")
+	case f.Reported.NodeName == "":
+		return refuse(ReasonNameUnknown, "the provider does not report the node name of the machine's instance")
+	case f.Reported.NodeName != name:
+		return refuse(ReasonWrongName, "the request is for node %s, but the provider reports that the machine's instance "+
+			"registers as node %s", quote(r.Wanted), quote(f.Reported.NodeName))
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",
 		client.ObjectKeyFromObject(m))
@@ -146,7 +156,7 @@ func (r request) decideNode(f Facts) Decision {
 		return ignore(ReasonNotOurs, "node %s belongs to a machine of another provider", r.Requester)
 	case m.Status.NodeRef == nil || m.Status.NodeRef.Name != r.Requester:
 		return ignore(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.Requester)
-	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID:
+	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID || !nodemark.Proves(m, f.Node):
 		return ignore(ReasonNotPairedYet, "the machine is paired with another node named %s", r.Requester)
 	case r.Fault != "":
 		return refuse(ReasonMalformed, "%s", r.Fault)
@@ -154,9 +164,13 @@ func (r request) decideNode(f Facts) Decision {
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
-	switch unknown, fromGuest := r.unknownName(f); {
-	case unknown != "" && f.Addresses == nil:
-		return ignore(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
+	var reported Reported
+	if f.Reported != nil {
+		reported = *f.Reported
+	}
+	switch unknown, fromGuest := r.unknownName(reported, f.GuestRanges); {
+	case unknown != "" && reported.Addresses == nil:
+		return ignore(ReasonInstanceNotKnown, "the addresses of the machine's instance are not known")
 	case fromGuest:
 		return refuse(ReasonGuestAddress, "the request includes %s, which only the guest reports as an address of the "+
 			"instance, and a guest can report any address. If the address is right, approve the request. Machinist approves "+
@@ -172,9 +186,9 @@ func (r request) decideNode(f Facts) Decision {
 // unknownName returns an alternative name of the request that is not known to be the node's: neither the node's name,
 // nor an address that the provider reports, nor an address of the guest in one of the ranges. It returns "" if all are
 // known. fromGuest means that only the guest reports this name, and that all others are known or only from the guest.
-func (r request) unknownName(f Facts) (unknown string, fromGuest bool) {
-	names, ips := split(f.Addresses)
-	guestNames, guestIPs := split(f.GuestAddresses)
+func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
+	names, ips := split(reported.Addresses)
+	guestNames, guestIPs := split(reported.GuestAddresses)
 	names = append(names, r.Requester)
 	for _, name := range r.DNS {
 		switch {
@@ -191,7 +205,7 @@ func (r request) unknownName(f Facts) (unknown string, fromGuest bool) {
 		case slices.Contains(ips, ip):
 		case !slices.Contains(guestIPs, ip):
 			return ip.String(), false
-		case !slices.ContainsFunc(f.GuestRanges, inRange):
+		case !slices.ContainsFunc(guestRanges, inRange):
 			unknown, fromGuest = ip.String(), true
 		}
 	}

@@ -16,9 +16,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -46,7 +48,8 @@ func ofOtherProvider(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "ot
 func joining(changes ...func(*Facts)) Facts {
 	f := Facts{
 		Now: now, Provider: "acme", Machine: launched(),
-		Token: &bootstrap.Record{Owner: "uid-m-1", Expires: now.Add(time.Minute)},
+		Token:    &bootstrap.Record{Owner: "uid-m-1", Expires: now.Add(time.Minute)},
+		Reported: &Reported{NodeName: "n1"},
 	}
 	for _, c := range changes {
 		c(&f)
@@ -54,8 +57,24 @@ func joining(changes ...func(*Facts)) Facts {
 	return f
 }
 
+// node returns the Node n1.
+func node(uid types.UID, providerID string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+}
+
+// nodeID writes another provider ID of the Node into the status, as the process does for a class that sets it.
+func nodeID(m *v1beta1.Machine) { m.Status.Instance.NodeProviderID = "k3s://n1" }
+
+// marked returns the Node n1 with a provider ID that the class sets, and the mark of an instance.
+func marked(instance string) *corev1.Node {
+	n := node("uid-n1", "k3s://n1")
+	n.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Mark{ClusterID: "c", Provider: "acme",
+		ProviderID: instance}.String()}
+	return n
+}
+
 func running(changes ...func(*Facts)) Facts {
-	f := Facts{Now: now, Provider: "acme", Machine: launched(joined), Node: &Node{UID: "uid-n1", ProviderID: "acme:///1"}}
+	f := Facts{Now: now, Provider: "acme", Machine: launched(joined), Node: node("uid-n1", "acme:///1")}
 	for _, c := range changes {
 		c(&f)
 	}
@@ -67,18 +86,18 @@ func withMachine(changes ...func(*v1beta1.Machine)) func(*Facts) {
 }
 
 func withAddresses(f *Facts) {
-	f.Addresses = []corev1.NodeAddress{
+	f.Reported = &Reported{NodeName: "n1", Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
 		{Type: corev1.NodeExternalIP, Address: "2001:db8::5"},
 		{Type: corev1.NodeInternalDNS, Address: "n1.internal.example"},
-	}
+	}}
 }
 
 // withGuestAddresses adds addresses of the guest. One of them is also an address of an API server.
 func withGuestAddresses(ranges ...string) func(*Facts) {
 	return func(f *Facts) {
 		withAddresses(f)
-		f.GuestAddresses = []corev1.NodeAddress{
+		f.Reported.GuestAddresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
 			{Type: corev1.NodeInternalIP, Address: "192.0.2.10"},
 			{Type: corev1.NodeExternalIP, Address: "2001:db8:1::10"},
@@ -130,7 +149,7 @@ func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
 	}
 }
 
-// Rule: client-certificate-for-token-bearer.
+// Rules: client-certificate-for-token-bearer, certificate-name-from-provider.
 func TestDecideJoin(t *testing.T) {
 	const encipherment = certificatesv1.UsageKeyEncipherment
 	for _, tc := range []struct {
@@ -144,7 +163,7 @@ func TestDecideJoin(t *testing.T) {
 			csrtest.ForClient("n1", csrtest.Usages(encipherment, certificatesv1.UsageDigitalSignature,
 				certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMachineJoins},
 		{"again, after the Node registered and before it was paired", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
-			f.Node = &Node{UID: "x", ProviderID: "acme:///1"}
+			f.Node = node("x", "acme:///1")
 		}), ReasonMachineJoins},
 
 		{"no such token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token = nil }), ReasonTokenUnknown},
@@ -175,11 +194,19 @@ func TestDecideJoin(t *testing.T) {
 			f.OtherMachine = launched(joined)
 		}), ReasonNameInUse},
 		{"a name of another node", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
-			f.Node = &Node{UID: "x", ProviderID: "acme:///2"}
+			f.Node = node("x", "acme:///2")
 		}), ReasonNameInUse},
 		{"a name of a node without a provider ID", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
-			f.Node = &Node{UID: "x"}
+			f.Node = node("x", "")
 		}), ReasonNameInUse},
+		{"a name of a node whose provider ID was written into the status", csrtest.ForClient("n1").ByToken(t),
+			joining(withMachine(nodeID), func(f *Facts) { f.Node = node("x", "k3s://n1") }), ReasonNameInUse},
+		{"a provider that was not asked", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Reported = nil }),
+			ReasonInstanceNotKnown},
+		{"a provider that no longer reports the name", csrtest.ForClient("n1").ByToken(t),
+			joining(func(f *Facts) { f.Reported.NodeName = "" }), ReasonNameUnknown},
+		{"a name that was written into the status", csrtest.ForClient("n1").ByToken(t),
+			joining(func(f *Facts) { f.Reported.NodeName = "n2" }), ReasonWrongName},
 
 		{"an administrator's group", csrtest.ForClient("n1", csrtest.Organizations("system:masters")).ByToken(t), joining(), ReasonMalformed},
 		{"an additional group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
@@ -216,7 +243,7 @@ func TestDecideJoin(t *testing.T) {
 	}
 }
 
-// Rule: client-certificate-for-token-bearer.
+// Rules: client-certificate-for-token-bearer, certificate-name-from-provider.
 func TestDecideNode(t *testing.T) {
 	own, ips := []string{"n1"}, []string{"10.0.0.5"}
 	for _, tc := range []struct {
@@ -237,6 +264,18 @@ func TestDecideNode(t *testing.T) {
 		{"before the Node is paired", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
 		{"a recreated node", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
 			ReasonNotPairedYet},
+		{"a node of another instance", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) {
+			f.Node = node("uid-n1", "acme:///2")
+		}), ReasonNotPairedYet},
+		{"a node without a provider ID", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) {
+			f.Node = node("uid-n1", "")
+		}), ReasonNotPairedYet},
+		{"a provider ID of the class", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, nodeID),
+			func(f *Facts) { f.Node = marked("acme:///1") }), ReasonNodeRenews},
+		{"a provider ID of another node in the status", csrtest.ForClient("n1").ByNode(t, "n1"),
+			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = node("uid-n1", "k3s://n1") }), ReasonNotPairedYet},
+		{"a provider ID of another machine's node in the status", csrtest.ForClient("n1").ByNode(t, "n1"),
+			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = marked("acme:///2") }), ReasonNotPairedYet},
 		{"a node that does not exist", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
 			ReasonNotPairedYet},
 		{"without the group of nodes", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
@@ -248,9 +287,9 @@ func TestDecideNode(t *testing.T) {
 		{"serving with its name only, provider not asked", csrtest.ForServing("n1", own, nil).ByNode(t, "n1"), running(),
 			ReasonNodeServes},
 		{"serving, provider not asked yet", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
-			ReasonAddressesNotKnown},
+			ReasonInstanceNotKnown},
 		{"serving, provider knows no addresses", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
-			f.Addresses = []corev1.NodeAddress{}
+			f.Reported = &Reported{Addresses: []corev1.NodeAddress{}}
 		}), ReasonUnknownAddress},
 		{"serving with another node's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
@@ -281,7 +320,7 @@ func check(t *testing.T, csr *certificatesv1.CertificateSigningRequest, f Facts,
 	t.Helper()
 	got := Decide(csr, f)
 	approved := []Reason{ReasonMachineJoins, ReasonNodeRenews, ReasonNodeServes}
-	quiet := []Reason{ReasonNotOurs, ReasonMachineGone, ReasonNameNotKnownYet, ReasonNotPairedYet, ReasonAddressesNotKnown}
+	quiet := []Reason{ReasonNotOurs, ReasonMachineGone, ReasonNameNotKnownYet, ReasonNotPairedYet, ReasonInstanceNotKnown}
 	if got.Reason != want {
 		t.Errorf("reason %s (%s), want %s", got.Reason, got.Message, want)
 	}

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -12,9 +13,10 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// gather collects the facts for a decision except the addresses, because those require a call to the provider.
+// gather collects the facts for a decision, except those that require a call to the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
 	name := request.Requester
@@ -41,17 +43,19 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
+	if f.Node, err = nodeFrom(ctx, r.Cache, name); err != nil {
+		return Facts{}, err
+	}
 	if request.Kind == kubeletcsr.Join {
 		f.OtherMachine = precedingMachine(machines, f.Machine)
-	} else if m := machineOf(machines, name); m != nil {
+	} else if m := machineOf(machines, name, f.Node); m != nil {
 		f.Machine = m.DeepCopy()
 	}
-	f.Node, err = nodeFrom(ctx, r.Cache, name)
-	return f, err
+	return f, nil
 }
 
 // nodeFrom reads a Node, and returns nil if there is none.
-func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, error) {
+func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
@@ -59,11 +63,11 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, er
 	case err != nil:
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
-	return &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}, nil
+	return node, nil
 }
 
-// liveOtherMachine returns another Machine that takes precedence over m for the node name. It finds the Machines with
-// that name in the cache, and reads each from the API server.
+// liveOtherMachine returns another Machine that takes precedence over m for the node name. It finds the Machines of the
+// namespace with that name in the cache, and reads each from the API server.
 func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
@@ -74,7 +78,7 @@ func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1bet
 	}
 	var live []v1beta1.Machine
 	for i := range cached {
-		if cached[i].UID == m.UID {
+		if cached[i].UID == m.UID || cached[i].Namespace != m.Namespace {
 			continue
 		}
 		other := v1beta1.Machine{}
@@ -101,30 +105,37 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine that is paired with the Node. If there is none yet, it returns one whose instance will
-// register the Node.
-func machineOf(machines []v1beta1.Machine, node string) *v1beta1.Machine {
-	var expecting *v1beta1.Machine
+// machineOf returns one of the Machines that are paired with the Node of a name: the one that the Node is proven to
+// belong to, or else any of them. If none is paired yet, it returns one whose instance will register the Node.
+func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
+	var paired, expecting *v1beta1.Machine
 	for i := range machines {
 		m := &machines[i]
-		if ref := m.Status.NodeRef; ref != nil && ref.Name == node {
+		ref := m.Status.NodeRef
+		switch {
+		case ref == nil || ref.Name != name:
+			expecting = m
+		case node != nil && nodemark.Proves(m, node):
 			return m
+		default:
+			paired = m
 		}
-		expecting = m
 	}
-	return expecting
+	return cmp.Or(paired, expecting)
 }
 
 // precedingMachine returns one of the Machines with the same node name that takes precedence over m, or nil if there is
 // none. A Machine takes precedence if it is paired with its Node or is older than m. A Machine that is being deleted
-// never does: its Node counts while it exists.
+// never does: its Node counts while it exists. Neither does a Machine of another namespace, because clients that may
+// write the status of Machines only there could otherwise claim the names of all nodes.
 func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil
 	}
 	for i := range machines {
 		other := &machines[i]
-		if other.UID != m.UID && other.DeletionTimestamp.IsZero() && (other.Status.NodeRef != nil || older(other, m)) {
+		if other.UID != m.UID && other.Namespace == m.Namespace && other.DeletionTimestamp.IsZero() &&
+			(other.Status.NodeRef != nil || older(other, m)) {
 			return other.DeepCopy()
 		}
 	}

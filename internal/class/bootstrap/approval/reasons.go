@@ -22,11 +22,12 @@ const (
 	ReasonMachineGone Reason = "MachineGone"
 	// ReasonNameNotKnownYet surfaces while the instance is not recorded in the Machine's status.
 	ReasonNameNotKnownYet Reason = "NameNotKnownYet"
-	// ReasonNotPairedYet surfaces while the requesting Node is not the one in its Machine's status.nodeRef.
+	// ReasonNotPairedYet surfaces while the requesting Node is not the one in its Machine's status.nodeRef, or nothing
+	// proves that it is the Machine's.
 	ReasonNotPairedYet Reason = "NotPairedYet"
-	// ReasonAddressesNotKnown surfaces while the instance's addresses are not known, because the provider was not asked
-	// for them or did not answer.
-	ReasonAddressesNotKnown Reason = "AddressesNotKnown"
+	// ReasonInstanceNotKnown surfaces while the name and the addresses of the instance are not known, because the provider
+	// was not asked for them or did not answer.
+	ReasonInstanceNotKnown Reason = "InstanceNotKnown"
 )
 
 // Reasons for which a CertificateSigningRequest is left pending and an event is recorded on the Machine.
@@ -43,9 +44,11 @@ const (
 	ReasonAlreadyJoined Reason = "AlreadyJoined"
 	// ReasonNameUnknown surfaces when the provider does not report the node name of the instance.
 	ReasonNameUnknown Reason = "NameUnknown"
-	// ReasonWrongName surfaces when the request is for a node name that is not the Machine's.
+	// ReasonWrongName surfaces when the request is for a node name that is not the Machine's, by its status or by the
+	// provider.
 	ReasonWrongName Reason = "WrongName"
-	// ReasonNameInUse surfaces when the node name belongs to another Machine, or to a Node that is not the Machine's.
+	// ReasonNameInUse surfaces when the node name belongs to another Machine of the namespace, or to a Node that is not
+	// the Machine's.
 	ReasonNameInUse Reason = "NameInUse"
 	// ReasonUnknownAddress surfaces when a serving certificate is requested for an address that is not the instance's.
 	ReasonUnknownAddress Reason = "UnknownAddress"

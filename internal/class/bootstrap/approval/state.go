@@ -5,13 +5,14 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 const (
-	// answerValid is how long the provider's answer about an instance's addresses can be used for approvals. It also
-	// limits how often the provider is asked, however many requests a node sends.
+	// answerValid is how long the provider's answer about an instance can be used for approvals. It also limits how often
+	// the provider is asked, however many requests a node sends.
 	answerValid = 5 * time.Minute
 	// answerRetry is how soon the provider is asked again after an error or an answer without IP addresses.
 	answerRetry = 30 * time.Second
@@ -38,11 +39,11 @@ type rejection struct {
 	reason, message string
 }
 
-// answer is the provider's answer about the addresses of an instance. addresses is nil if they are not known. guest are
-// the addresses that only the guest reports.
+// answer is the provider's answer about an instance. reported is nil if the call failed.
 type answer struct {
-	addresses, guest []corev1.NodeAddress
-	until            time.Time
+	providerID string
+	reported   *Reported
+	until      time.Time
 }
 
 // report identifies an event: the machine, and why its request is left pending.
@@ -56,12 +57,12 @@ func newState() *state {
 		rejections: map[string]rejection{}}
 }
 
-// cachedAnswer returns the provider's last answer about a machine's addresses. ok is false if it is no longer valid.
-func (m *state) cachedAnswer(machine types.UID, now time.Time) (a answer, ok bool) {
+// cachedAnswer returns the provider's last answer about a machine's instance. ok is false if it is no longer valid.
+func (m *state) cachedAnswer(machine *v1beta1.Machine, now time.Time) (a answer, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a, ok = m.answers[machine]
-	return a, ok && now.Before(a.until)
+	a, ok = m.answers[machine.UID]
+	return a, ok && a.providerID == machine.Spec.ProviderID && now.Before(a.until)
 }
 
 func (m *state) storeAnswer(machine types.UID, a answer, now time.Time) {

@@ -60,7 +60,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	recorder := events.NewFakeRecorder(1000)
-	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), cloud: &cloud{}, events: recorder.Events}
+	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
+	w.cloud = &cloud{nodeName: func(m provider.Machine) string { return w.node(m.Name) }}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
 	// Grant the group of the tokens the right to request certificates, as the chart does.
 	w.create(&rbacv1.ClusterRoleBinding{
@@ -97,20 +98,21 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// cloud is a provider that reports the addresses of its only instance.
+// cloud is a provider whose instances all have the same addresses.
 type cloud struct {
-	mu sync.Mutex
+	nodeName func(provider.Machine) string
+	mu       sync.Mutex
 	// addresses are the addresses that the cloud reports, and guest those that only the guest reports.
 	addresses, guest []corev1.NodeAddress
 	err              error
 	asked            int
 }
 
-func (c *cloud) Get(context.Context, provider.GetRequest) (*provider.Instance, error) {
+func (c *cloud) Get(_ context.Context, r provider.GetRequest) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
-	return &provider.Instance{Addresses: c.addresses, GuestAddresses: c.guest}, c.err
+	return &provider.Instance{NodeName: c.nodeName(r.Machine), Addresses: c.addresses, GuestAddresses: c.guest}, c.err
 }
 
 func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Resolved, error) {

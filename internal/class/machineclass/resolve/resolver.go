@@ -44,7 +44,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	if err != nil {
 		return Resolved{}, err
 	}
-	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef, labelled)
+	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -71,8 +71,8 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 // ResolveForDeletion returns what still exists, for finding and deleting an instance. A missing class or template is
 // not an error, because status.instance contains what is needed. ResolveForDeletion returns an *Error with
 // CredentialsNotFound or SecretNotLabelled if there are references to credentials and none of the Secrets can be used.
-// The Secret in status.instance needs no label: only Machinist writes the status, and the instance was created with
-// that Secret.
+// The Secret in status.instance needs the label too: otherwise a client that may write the status could have any Secret
+// of the namespace sent to the cloud.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
@@ -80,23 +80,19 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	}
 	// The current reference may be newer than that of the launch, so try it first. Then try that of the launch, because
 	// the current Secret may no longer exist.
-	type candidate struct {
-		ref   *v1beta1.LocalRef
-		check check
-	}
-	candidates := []candidate{{out.CredentialsRef, labelled}}
+	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
 	if recorded := m.Status.Instance; recorded != nil {
 		if out.Provider == "" {
 			out.Provider = recorded.Provider
 		}
-		candidates = append(candidates, candidate{recorded.CredentialsRef, anyLabel})
+		candidates = append(candidates, recorded.CredentialsRef)
 	}
 	var missing *Error
-	for _, c := range candidates {
-		if c.ref == nil {
+	for _, ref := range candidates {
+		if ref == nil {
 			continue
 		}
-		secret, err := r.credentials(ctx, m.Namespace, c.ref, c.check)
+		secret, err := r.credentials(ctx, m.Namespace, ref)
 		if e, ok := errors.AsType[*Error](err); ok {
 			if missing == nil {
 				missing = e
@@ -106,7 +102,7 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 		if err != nil {
 			return Resolved{}, err
 		}
-		out.CredentialsRef, out.Credentials = c.ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
+		out.CredentialsRef, out.Credentials = ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
 		return out, nil
 	}
 	if missing != nil {
@@ -201,20 +197,12 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 // Credentials returns the credentials in a Secret. Without a reference, it returns no credentials and no error.
 func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials,
 	error) {
-	secret, err := r.credentials(ctx, namespace, ref, labelled)
+	secret, err := r.credentials(ctx, namespace, ref)
 	if secret == nil || err != nil {
 		return provider.Credentials{}, err
 	}
 	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
-
-// check is true if a Secret must have the label for its use.
-type check bool
-
-const (
-	labelled check = true
-	anyLabel check = false
-)
 
 // UsableFor reports whether the label of a Secret allows the use, SecretUseCredentials or SecretUseUserData.
 func UsableFor(secret client.Object, use string) bool {
@@ -243,8 +231,7 @@ func notLabelled(secret *corev1.Secret, use string) *Error {
 }
 
 // credentials returns a Secret with credentials, or nil without a reference.
-func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef,
-	check check) (*corev1.Secret, error) {
+func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (*corev1.Secret, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -255,7 +242,7 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	case secret == nil:
 		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q",
 			ref.Name, namespace)
-	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
+	case !UsableFor(secret, v1beta1.SecretUseCredentials):
 		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
 	case len(secret.Data) == 0:
 		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q is empty; it must contain credentials",

@@ -181,6 +181,7 @@ func TestErrorNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// Rule: secret-needs-use-label.
 func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 	launched := func(m *v1beta1.Machine) *v1beta1.Machine {
 		m.Status.Instance = &v1beta1.InstanceStatus{Provider: "sim", CredentialsRef: &v1beta1.LocalRef{Name: "old-creds"}}
@@ -202,11 +203,12 @@ func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 		"class exists, all Secrets deleted": {launched(byClass()), []client.Object{class()}, "", "", "",
 			v1beta1.ReasonCredentialsNotFound},
 		"class and credentials deleted": {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"credentials of the class not labelled, but recorded": {func() *v1beta1.Machine {
-			m := launched(byClass())
-			m.Status.Instance.CredentialsRef.Name = "creds"
-			return m
-		}(), []client.Object{class(), labelledFor("", creds)}, "sim", `{"a":1}`, "new", ""},
+		"credentials of the class not labelled": {launched(byClass()), []client.Object{class(), labelledFor("", creds), old},
+			"sim", `{"a":1}`, "old", ""},
+		"recorded credentials not labelled": {launched(byClass()), []client.Object{labelledFor("", old)}, "", "", "",
+			v1beta1.ReasonSecretNotLabelled},
+		"recorded Secret labelled for user data": {launched(byClass()),
+			[]client.Object{labelledFor(v1beta1.SecretUseUserData, old)}, "", "", "", v1beta1.ReasonSecretNotLabelled},
 		"credentials not labelled and not recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "",
 			v1beta1.ReasonSecretNotLabelled},
 		"inline":                      {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},

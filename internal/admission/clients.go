@@ -1,0 +1,70 @@
+package admission
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"sync"
+	"time"
+)
+
+// verifyClients makes a server verify the certificates of clients with the authorities in a file. A client without a
+// certificate can connect, but its requests are refused (limits). So the check whether the server runs needs none.
+func verifyClients(c *tls.Config, file string) {
+	authorities := &authorityFile{name: file}
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool, err := authorities.pool()
+		if err != nil {
+			return nil, err
+		}
+		own := c.Clone()
+		own.GetConfigForClient, own.ClientCAs = nil, pool
+		return own, nil
+	}
+}
+
+// authorityFile reads certificate authorities from a file, and again when the file has changed.
+type authorityFile struct {
+	name string
+
+	mu      sync.Mutex
+	changed time.Time
+	last    *x509.CertPool
+}
+
+// pool returns the authorities. While the file cannot be read, for example because it is just being written, the last
+// ones are valid.
+func (f *authorityFile) pool() (*x509.CertPool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.name)
+	if err == nil && f.last != nil && info.ModTime().Equal(f.changed) {
+		return f.last, nil
+	}
+	var pool *x509.CertPool
+	if err == nil {
+		pool, err = readAuthorities(f.name)
+	}
+	switch {
+	case err == nil:
+		f.changed, f.last = info.ModTime(), pool
+	case f.last == nil:
+		return nil, err
+	}
+	return f.last, nil
+}
+
+// readAuthorities reads a PEM file with at least one certificate.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("the file contains no certificate in PEM format")
+	}
+	return pool, nil
+}

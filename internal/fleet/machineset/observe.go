@@ -107,7 +107,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	}
 	list := &v1beta1.MachineList{}
 	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace),
-		client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{orphanIndex: p.key.Namespace}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
 	p.state.Preserved = countPreserved(p.state.Set, list.Items)

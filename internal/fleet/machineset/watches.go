@@ -28,11 +28,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// orphanIndex is the name of the index that finds Machines without a controller, for adoption.
-const (
-	orphanIndex = "machine.orphan"
-	orphanValue = "true"
-)
+// orphanIndex is the name of the index that finds the Machines of a namespace that have no controller, for adoption.
+const orphanIndex = "machine.orphan"
 
 // RegisterIndexes adds the index of this package to a cache. Register calls it.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -40,7 +37,7 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		if metav1.GetControllerOf(o) != nil {
 			return nil
 		}
-		return []string{orphanValue}
+		return []string{o.GetNamespace()}
 	})
 }
 

@@ -71,21 +71,24 @@ func (p *pass) readMachines(ctx context.Context) error {
 	return nil
 }
 
-// anyNode has the type of the objects that cachedNode reads.
-var anyNode = &corev1.Node{}
-
 // cachedNode returns the Node that a machine refers to, or nil if the machine has none or the Node does not exist. The
-// Node is shared with the cache and must not be changed. Nodes are read by name because the cluster may have any number
+// Node shares its fields with the cache and must not be changed. Nodes are read by name because the cluster may have any number
 // of Nodes that belong to no machine.
 func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
 	}
-	node, err := index.SharedOne(ctx, p.Nodes.Cached, anyNode, client.ObjectKey{Name: m.Status.NodeRef.Name})
-	if err != nil {
+	node := &corev1.Node{}
+	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy,
+		client.DisableReadYourWritesConsistency)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read node %s from the cache: %w", m.Status.NodeRef.Name, err)
+	default:
+		return node, nil
 	}
-	return node, nil
 }
 
 // trackMeltdown detects meltdowns, and logs when they begin and end.

@@ -47,7 +47,7 @@ func RegisterOwned(ctx context.Context, indexer client.FieldIndexer) error {
 
 // RegisterSets adds the indexes of MachineSets, for a process that watches them.
 func RegisterSets(ctx context.Context, indexer client.FieldIndexer) error {
-	return register(ctx, indexer, []entry{{&v1beta1.MachineSet{}, MachineSetByOwner, controllerUID, false}})
+	return register(ctx, indexer, []entry{{&v1beta1.MachineSet{}, MachineSetByOwner, controllerUID}})
 }
 
 // RegisterTarget adds the indexes of the target cluster's kinds.
@@ -55,7 +55,7 @@ func RegisterTarget(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, []entry{
 		{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string {
 			return nonEmpty(o.(*corev1.Node).Spec.ProviderID)
-		}, false},
+		}},
 	})
 }
 
@@ -76,13 +76,11 @@ type entry struct {
 	object client.Object
 	name   string
 	values client.IndexerFunc
-	// allNamespacesOnly means that no reader restricts the index to one namespace.
-	allNamespacesOnly bool
 }
 
 func machines() []entry {
 	return []entry{
-		{&v1beta1.Machine{}, MachineByOwner, controllerUID, false},
+		{&v1beta1.Machine{}, MachineByOwner, controllerUID},
 		{&v1beta1.Machine{}, MachineByProviderID, func(o client.Object) []string {
 			m := o.(*v1beta1.Machine)
 			ids := nonEmpty(m.Spec.ProviderID)
@@ -90,16 +88,16 @@ func machines() []entry {
 				ids = append(ids, node)
 			}
 			return ids
-		}, true},
+		}},
 		{&v1beta1.Machine{}, MachineByNodeName, func(o client.Object) []string {
 			return nonEmpty(NodeName(o.(*v1beta1.Machine)))
-		}, true},
+		}},
 		{&v1beta1.Machine{}, MachineByClass, func(o client.Object) []string {
 			if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil {
 				return nonEmpty(ref.Name)
 			}
 			return nil
-		}, false},
+		}},
 		{&v1beta1.Machine{}, MachineBySecret, func(o client.Object) []string {
 			m := o.(*v1beta1.Machine)
 			names := secrets(m.Spec.CredentialsRef, m.Spec.UserDataRef)
@@ -107,23 +105,13 @@ func machines() []entry {
 				names = append(names, i.CredentialsRef.Name)
 			}
 			return names
-		}, false},
+		}},
 	}
-}
-
-// allNamespacesIndexer is implemented by a cache that can index namespaced objects over all namespaces only. In other
-// caches, an index takes twice the memory, because it is also kept per namespace.
-type allNamespacesIndexer interface {
-	IndexFieldEverywhere(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error
 }
 
 func register(ctx context.Context, indexer client.FieldIndexer, entries []entry) error {
 	for _, e := range entries {
-		add := indexer.IndexField
-		if i, ok := indexer.(allNamespacesIndexer); ok && e.allNamespacesOnly {
-			add = i.IndexFieldEverywhere
-		}
-		if err := add(ctx, e.object, e.name, e.values); err != nil {
+		if err := indexer.IndexField(ctx, e.object, e.name, e.values); err != nil {
 			return fmt.Errorf("add the index %s: %w", e.name, err)
 		}
 	}

@@ -76,13 +76,25 @@ func (w *cuttableWatches) RoundTrip(request *http.Request) (*http.Response, erro
 		cancel()
 		return nil, err
 	}
-	response.Body = &body{ReadCloser: response.Body, closed: cancel}
+	response.Body = &body{ReadCloser: response.Body, closed: cancel, cut: cut}
 	return response, nil
 }
 
 type body struct {
 	io.ReadCloser
 	closed func()
+	cut    <-chan struct{}
+}
+
+// Read implements io.Reader. It returns nothing that arrived after the interruption.
+func (b *body) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	select {
+	case <-b.cut:
+		return 0, errors.New("connection reset")
+	default:
+		return n, err
+	}
 }
 
 func (b *body) Close() error {
@@ -167,13 +179,13 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 		change     func()
 		shows      []string
 	}{
-		{"new is missing", func() { newNode(t, "new") }, []string{"new", "old"}},
-		{"new was deleted and is still cached", func() {
+		{"new has changed", func() { newNode(t, "new") }, []string{"new", "old"}},
+		{"new was deleted", func() {
 			if err := nodes.Delete(t.Context(), "new", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"old"}},
-		{"old is outdated", func() {
+		{"old has changed", func() {
 			node, err := nodes.Get(t.Context(), "old", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -238,26 +250,30 @@ func TestACacheCatchesUpSoonAfterALongOutage(t *testing.T) {
 }
 
 // Rule: outage-ends-with-caches.
-func TestDifferenceOfACacheFromASnapshot(t *testing.T) {
+func TestMissingEvent(t *testing.T) {
 	node := func(name, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 	}
-	at20 := snapshot{version: "20", objects: map[string]string{"a": "5", "b": "15"}}
+	live := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}
+	for _, n := range []*corev1.Node{node("a", "5"), node("b", "15")} {
+		live.Items = append(live.Items, metav1.PartialObjectMetadata{ObjectMeta: n.ObjectMeta})
+	}
 	for name, test := range map[string]struct {
 		cached  []any
 		version string // of the cache
 		want    string
 	}{
-		"none, the cache has been idle for long": {[]any{node("a", "5"), node("b", "15")}, "16", ""},
-		"a missing object":                       {[]any{node("a", "5")}, "14", "b is missing"},
-		"a change":                               {[]any{node("a", "5"), node("b", "9")}, "14", "b is outdated"},
-		"a change, with a version that sorts later as text": {[]any{node("a", "5"), node("b", "2")}, "14", "b is outdated"},
-		"a deletion": {[]any{node("a", "5"), node("b", "15"), node("c", "7")}, "16",
-			"c was deleted and is still cached"},
-		"none, the cache is newer":                       {[]any{node("a", "25"), node("b", "15"), node("c", "24")}, "25", ""},
-		"none, an object was deleted after the snapshot": {[]any{node("a", "5")}, "21", ""},
-		"none, the cache is empty and newer":             {nil, "20", ""},
-		"an empty cache without a version":               {nil, "", " is missing"},
+		"none, the cache has been idle for long":            {[]any{node("a", "5"), node("b", "15")}, "16", ""},
+		"an object that was created":                        {[]any{node("a", "5")}, "14", "b has changed"},
+		"a change":                                          {[]any{node("a", "5"), node("b", "9")}, "14", "b has changed"},
+		"a change, with a version that sorts later as text": {[]any{node("a", "5"), node("b", "2")}, "9", "b has changed"},
+		"a deletion":                                        {[]any{node("a", "5"), node("b", "15"), node("c", "7")}, "16", "c was deleted"},
+		"none, another shard has the object":                {[]any{node("a", "5")}, "16", ""},
+		"none, the cache is newer":                          {[]any{node("a", "25"), node("b", "15"), node("c", "24")}, "25", ""},
+		"none, an object was created after the list":        {[]any{node("a", "5"), node("b", "15"), node("c", "21")}, "21", ""},
+		"none, an object was deleted after the list":        {[]any{node("a", "5")}, "21", ""},
+		"none, the cache is empty and newer":                {nil, "20", ""},
+		"an empty cache without a version":                  {nil, "", "a has changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
@@ -266,11 +282,9 @@ func TestDifferenceOfACacheFromASnapshot(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if test.version != "" {
-				store.Bookmark(test.version)
-			}
-			if got := at20.difference(store); (got == "") != (test.want == "") || !strings.HasSuffix(got, test.want) {
-				t.Errorf("difference() = %q, want %q", got, test.want)
+			store.Bookmark(test.version)
+			if got := missingEvent(store, live); got != test.want {
+				t.Errorf("missingEvent() = %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -49,6 +49,23 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 	return c.readWithTimeout(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
 }
 
+// impossibleNamespace is not a valid name of a namespace.
+const impossibleNamespace = "/"
+
+// Shared is List without copies, for index.Shared. It returns pointers to the objects in the cache, which must not be
+// changed. Even without deep copies, List copies 700 bytes of each Machine. While a set of 1,000 Machines is replaced,
+// about 2,000 passes read all of them, so that this would double what the manager and the provider allocate
+// (TestDeparturesFromTheLibrariesAreCheaper).
+func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+	options := (&client.ListOptions{}).ApplyOptions(o)
+	// This list is empty, but it waits for this process's own writes as every list does.
+	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
+		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
+		return nil, err
+	}
+	return c.cache.Shared(ctx, list, o...)
+}
+
 // readable returns an error if a kind is not cached. Reading it from the API server instead would silently cost one
 // request each time.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {

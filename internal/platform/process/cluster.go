@@ -14,9 +14,12 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,13 +51,12 @@ type Cluster struct {
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
-	// denials are the rights that the API server denied to this process. reviews asks whether it has been granted them
-	// since.
+	// denials are the rights that the API server denied to this process.
 	denials *denials
-	reviews authorizationclient.SelfSubjectAccessReviewInterface
 
 	mapper    meta.RESTMapper
 	discovery *discovery.DiscoveryClient
+	probe     client.Reader // does not queue behind other requests
 	kinds     kinds
 	declared  *declaredCache
 	namespace string        // the only cached one; empty means all
@@ -83,7 +85,7 @@ type clusterOptions struct {
 // newCluster builds a Cluster. It makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
-	denials := newDenials(o.name, o.log)
+	denials := newDenials(o.name, config.Host, o.log)
 	unfenced.Wrap(denials.watch)
 	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
@@ -110,28 +112,30 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mapper = knownFirst(lazy)
+	c.mapper = c.kinds.mapper(lazy)
 
-	forInformers := retryUntilAnswered(httpClient, o.log)
 	cached, err := cache.New(fenced, cache.Options{
-		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
+		HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper,
 		NewInformer:                 informers{o.scheme, o.keep, o.onOlderData}.newInformer,
 		ByObject:                    c.kinds.byObject,
-		DefaultTransform:            Transform,
+		DefaultTransform:            NewTransform(),
 		ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	declared := &declaredCache{Cache: cached, kinds: c.kinds, allNamespacesOnly: map[string]bool{}}
+	declared := &declaredCache{Cache: cached, kinds: c.kinds}
 	c.Cache, c.declared = declared, declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}
+	if c.probe, err = client.New(unlimited, base); err != nil {
+		return nil, err
+	}
 	live, err := client.New(fenced, base)
 	if err != nil {
 		return nil, err
 	}
-	c.Live = pagedClient{live, listPage, declared}
+	c.Live = pagedClient{live, listPage}
 	readsOwnWrites := true
 	base.Cache = &client.CacheOptions{Reader: c.Cache, EnableReadYourWritesConsistency: &readsOwnWrites}
 	consistent, err := client.New(fenced, base)
@@ -143,22 +147,20 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// makeReviews creates the client that asks about the rights of this process. It works also without leadership.
+// makeReviews creates the clients that ask about the rights of this process. They work also without leadership.
 func (c *Cluster) makeReviews() error {
 	unlimited := rest.CopyConfig(c.unfenced)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
-	reviews, err := authorizationclient.NewForConfig(unlimited)
+	rights, err := authorizationclient.NewForConfig(unlimited)
 	if err != nil {
 		return err
 	}
-	c.reviews = reviews.SelfSubjectAccessReviews()
+	users, err := authenticationclient.NewForConfig(unlimited)
+	if err != nil {
+		return err
+	}
+	c.denials.rights, c.denials.users = rights.SelfSubjectAccessReviews(), users.SelfSubjectReviews()
 	return nil
-}
-
-// missingRight returns one of the rights for which counts returns true, if the cluster denied it to this process and
-// still does.
-func (c *Cluster) missingRight(ctx context.Context, counts func(right) bool) (right, bool) {
-	return c.denials.firstMissing(ctx, c.reviews, counts)
 }
 
 // Loaded returns the configuration in the cluster's kubeconfig file as it is now. It fails if the file has not been
@@ -231,39 +233,24 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 // decide from a cache that no longer changes. This also detects missing credentials where the API server lets anonymous
 // clients read /readyz. Errors other than a refusal are ignored.
 func (c *Cluster) mayRead(ctx context.Context) error {
-	for object := range c.kinds.byObject {
-		f, err := formOf(object, c.kinds.scheme)
-		if err != nil {
-			return err
-		}
-		if f.of != asTyped {
+	for gvk, of := range c.kinds.declared {
+		if of != asTyped {
 			continue
 		}
-		mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
-		if err != nil {
-			return fmt.Errorf("find the resource of kind %s: %w", f.Kind, err)
-		}
-		parts := []string{"apis", f.Group, f.Version}
-		if f.Group == "" {
-			parts = []string{"api", f.Version}
-		}
-		if c.namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			parts = append(parts, "namespaces", c.namespace)
-		}
-		request := c.discovery.RESTClient().Get().AbsPath(append(parts, mapping.Resource.Resource)...)
-		answer, err := request.Param("limit", "1").SetHeader("Accept", acceptMetadataList).MaxRetries(0).Do(ctx).Raw()
-		if missing, user, ok := parseDenied(answer); ok {
-			return fmt.Errorf("%w: user %q may not %s", reachability.ErrCredentialsRefused, user, missing)
-		}
+		err := c.probe.List(ctx, metadataListOf(gvk), client.InNamespace(c.namespace), client.Limit(1))
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-			return fmt.Errorf("%w: list %s: %w", reachability.ErrCredentialsRefused, mapping.Resource.Resource, err)
+			return fmt.Errorf("%w: list objects of kind %s: %w", reachability.ErrCredentialsRefused, gvk.Kind, err)
 		}
 	}
 	return nil
 }
 
-// acceptMetadataList asks for the metadata of objects instead of the whole objects.
-const acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+// metadataListOf returns an empty list of the metadata of a kind.
+func metadataListOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	return list
+}
 
 // failedChecks returns the names of the failed checks in an answer of /readyz, which lists all checks.
 func failedChecks(answer string) string {
@@ -322,7 +309,7 @@ func (c *Cluster) missingObjects(ctx context.Context) error {
 	}
 	slices.Sort(missing)
 	text := "not listed yet: " + strings.Join(missing, ", ")
-	if denied, found := c.missingRight(ctx, essential); found {
+	if denied, found := c.denials.firstMissing(ctx, essential); found {
 		text += "; this process may not " + denied.String()
 	}
 	return errors.New(text)

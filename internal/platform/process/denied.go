@@ -1,74 +1,86 @@
 package process
 
 import (
-	"bytes"
 	"context"
-	"io"
+	"maps"
 	"net/http"
-	"regexp"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
 const (
-	// maxDenied is the greatest number of missing rights that are remembered.
-	maxDenied = 64
 	// deniedReminder is how often a right is logged while it is missing.
 	deniedReminder = 10 * time.Minute
-	// deniedRecheck is the shortest time between two questions whether a right is still missing.
+	// deniedRecheck is the shortest time between two questions whether a right is missing.
 	deniedRecheck = 5 * time.Second
-	// deniedBody is how many bytes of an answer are searched for the missing right.
-	deniedBody = 16 << 10
+	// deniedTimeout is how long the cluster may take to answer.
+	deniedTimeout = 5 * time.Second
 )
 
 // right is a permission that a request needs.
-type right struct {
-	verb, group, resource, subresource, namespace, name string
-}
+type right authorizationv1.ResourceAttributes
 
 // String returns a right as in "update leases.coordination.k8s.io in namespace machinist-system".
 func (r right) String() string {
-	text := r.verb + " " + r.resource
-	if r.subresource != "" {
-		text += "/" + r.subresource
+	text := r.Verb + " " + r.Resource
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
 	}
-	if r.group != "" {
-		text += "." + r.group
+	if r.Group != "" {
+		text += "." + r.Group
 	}
-	if r.namespace != "" {
-		text += " in namespace " + r.namespace
+	if r.Namespace != "" {
+		text += " in namespace " + r.Namespace
 	}
 	return text
 }
 
-// denials are the rights that a cluster denied to this process. They are learned from the rejections of its own
-// requests, which name the missing right. This costs no request, needs no list of rights, and works with every
-// authorizer. The cluster is asked again about a missing right from time to time. Once it has been granted, the right
-// is forgotten.
+// denials are the rights that a cluster denied to this process. If a request is forbidden, the cluster is asked whether
+// the process lacks the right to it, because admission forbids requests as well. This needs no list of rights. The
+// cluster is asked again from time to time, so that a right that was granted later is noticed.
 type denials struct {
 	cluster string
+	path    string // of the API server's address
 	log     logr.Logger
 	now     func() time.Time
+	rights  authorizationclient.SelfSubjectAccessReviewInterface
+	users   authenticationclient.SelfSubjectReviewInterface
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// known contains rights without the name of an object. Rights that differ only in that really differ only if a role is
+	// for single objects.
 	known map[right]*denied
-	order []right // oldest first
 }
 
-// denied describes when a right was denied to a user.
+// denied is what is known about the right to a request that was forbidden.
 type denied struct {
-	user            string
-	logged, checked time.Time
+	right   right // with the name of the first object
+	since   time.Time
+	missing atomic.Bool
+
+	mu              sync.Mutex // held while the cluster is asked
+	checked, logged time.Time
 }
 
-func newDenials(cluster string, log logr.Logger) *denials {
-	return &denials{cluster: cluster, log: log, now: time.Now, known: map[right]*denied{}}
+func newDenials(cluster, host string, log logr.Logger) *denials {
+	d := &denials{cluster: cluster, log: log, now: time.Now, known: map[right]*denied{}}
+	if address, err := url.Parse(host); err == nil {
+		d.path = strings.TrimSuffix(address.Path, "/")
+	}
+	return d
 }
 
 // watch wraps the transport of a client, so that the denials learn from the answers to its requests.
@@ -82,127 +94,93 @@ type denialTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
-	if err != nil || response.StatusCode != http.StatusForbidden {
-		return response, err
+	if err == nil && response.StatusCode == http.StatusForbidden {
+		if r, ok := t.to.rightOf(request); ok {
+			t.to.add(request.Context(), r)
+		}
 	}
-	begin, err := io.ReadAll(io.LimitReader(response.Body, deniedBody))
-	if err != nil {
-		return response, nil // The reader of the rest gets the error.
-	}
-	response.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(begin), response.Body), response.Body}
-	if missing, user, ok := parseDenied(begin); ok {
-		t.to.add(missing, user)
-	}
-	return response, nil
+	return response, err
 }
 
 // WrappedRoundTripper lets client-go find the transport behind this one.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// deniedText matches the text by which an API server reports a denial by the authorizer, in JSON (with escaped quotes)
-// and in Protobuf. Denials by admission have other texts, and do not mean that a right is missing.
-var deniedText = regexp.MustCompile(`(?:\\?"([^"\\]+)\\?" )?is forbidden: User \\?"([^"\\]*)\\?" cannot (\w+) resource \\?"([^"\\]+)\\?"` +
-	` in API group \\?"([^"\\]*)\\?"(?: in the namespace \\?"([^"\\]+)\\?")?`)
-
-// parseDenied returns the right that an answer denies, and the user to whom it is denied.
-func parseDenied(answer []byte) (missing right, user string, ok bool) {
-	m := deniedText.FindSubmatch(answer)
-	if m == nil {
-		return right{}, "", false
+// rightOf returns the right that a request needs, as the API server finds it. It returns false for a request that needs
+// no right to a resource, and for the questions of this type.
+func (d *denials) rightOf(r *http.Request) (right, bool) {
+	factory := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := factory.NewRequestInfo(&http.Request{Method: r.Method,
+		URL: &url.URL{Path: strings.TrimPrefix(r.URL.Path, d.path), RawQuery: r.URL.RawQuery}})
+	if err != nil || !info.IsResourceRequest || info.APIGroup == authorizationv1.GroupName ||
+		info.APIGroup == authenticationv1.GroupName {
+		return right{}, false
 	}
-	resource, subresource, _ := strings.Cut(string(m[4]), "/")
-	return right{verb: string(m[3]), group: string(m[5]), resource: resource, subresource: subresource,
-		namespace: string(m[6]), name: string(m[1])}, string(m[2]), true
+	return right{Verb: info.Verb, Group: info.APIGroup, Resource: info.Resource, Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name}, true
 }
 
-// add remembers a missing right. It logs the right the first time, and again every deniedReminder.
-func (d *denials) add(missing right, user string) {
+// add remembers the right to a request that was forbidden.
+func (d *denials) add(ctx context.Context, r right) {
+	key := r
+	key.Name = ""
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
-	// Rights that differ only in the name of the object count as one, and the first of them is remembered. They really
-	// differ only if a role is for single objects.
-	for r, known := range d.known {
-		r.name = missing.name
-		if r == missing {
-			if now.Sub(known.logged) >= deniedReminder {
-				known.logged = now
-				d.report(missing, user, "This process still lacks a right")
-			}
-			return
-		}
+	known := d.known[key]
+	if known == nil {
+		known = &denied{right: r, since: d.now()}
+		d.known[key] = known
 	}
-	if len(d.order) >= maxDenied {
-		return
-	}
-	d.known[missing] = &denied{user: user, logged: now, checked: now}
-	d.order = append(d.order, missing)
-	d.report(missing, user, "This process lacks a right")
-}
-
-func (d *denials) report(missing right, user, message string) {
-	d.log.Info(message, "cluster", d.cluster, "right", missing.String(), "user", user,
-		"remedy", "bind the roles of this process to this user")
-}
-
-// firstMissing returns the right that has been missing for the longest time, of those for which counts returns true. It
-// asks the cluster about rights that were not checked recently, and forgets those that have been granted.
-func (d *denials) firstMissing(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
-	counts func(right) bool) (right, bool) {
-	d.mu.Lock()
-	candidates := append([]right(nil), d.order...)
 	d.mu.Unlock()
-	for _, r := range candidates {
-		if counts(r) && d.stillMissing(ctx, reviews, r) {
-			return r, true
+	d.isMissing(ctx, known)
+}
+
+// firstMissing returns the right that has been missing for the longest time, of those for which counts returns true.
+func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (right, bool) {
+	d.mu.Lock()
+	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
+	d.mu.Unlock()
+	for _, known := range candidates {
+		if counts(known.right) && known.missing.Load() && d.isMissing(ctx, known) {
+			return known.right, true
 		}
 	}
 	return right{}, false
 }
 
-// stillMissing reports whether a right is missing, as far as is known. It asks the cluster without holding the lock,
-// because requests need the lock.
-func (d *denials) stillMissing(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
-	r right) bool {
-	d.mu.Lock()
-	known := d.known[r]
+// isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck. A
+// right counts as missing if the cluster does not answer.
+func (d *denials) isMissing(ctx context.Context, known *denied) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
+	defer cancel()
+	known.mu.Lock()
+	defer known.mu.Unlock()
 	now := d.now()
-	due := known != nil && now.Sub(known.checked) >= deniedRecheck
-	if due {
+	if now.Sub(known.checked) >= deniedRecheck {
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = (*authorizationv1.ResourceAttributes)(&known.right)
+		review, err := d.rights.Create(ctx, review, metav1.CreateOptions{})
+		known.missing.Store(err != nil || !review.Status.Allowed)
 		known.checked = now
 	}
-	d.mu.Unlock()
-	if !due {
-		return known != nil
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.verb, Group: r.group, Resource: r.resource,
-			Subresource: r.subresource, Namespace: r.namespace, Name: r.name}}}
-	review, err := reviews.Create(ctx, review, metav1.CreateOptions{})
-	if err != nil || !review.Status.Allowed {
-		return true
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known[r] == nil {
-		return false
-	}
-	delete(d.known, r)
-	for i := range d.order {
-		if d.order[i] == r {
-			d.order = append(d.order[:i:i], d.order[i+1:]...)
-			break
+	missing := known.missing.Load()
+	switch {
+	case missing && now.Sub(known.logged) >= deniedReminder:
+		known.logged = now
+		user := ""
+		if self, err := d.users.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+			user = self.Status.UserInfo.Username
 		}
+		d.log.Info("This process lacks a right", "cluster", d.cluster, "right", known.right.String(), "user", user,
+			"remedy", "bind the roles of this process to this user")
+	case !missing && !known.logged.IsZero():
+		known.logged = time.Time{}
+		d.log.Info("This process now has a right that it lacked", "cluster", d.cluster, "right", known.right.String())
 	}
-	d.log.Info("This process now has a right that it lacked", "cluster", d.cluster, "right", r.String(), "user", known.user)
-	return false
+	return missing
 }
 
 // essential reports whether the process is not ready without a right in the control cluster. It can work without
 // events. If it may not get a Secret, the condition of the class that refers to the Secret reports that.
 func essential(r right) bool {
-	return r.resource != "events" && !(r.resource == "secrets" && r.verb == "get")
+	return r.Resource != "events" && !(r.Resource == "secrets" && r.Verb == "get")
 }

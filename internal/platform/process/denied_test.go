@@ -3,14 +3,18 @@ package process
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
@@ -89,93 +93,122 @@ func TestAMissingRightInTheTargetDoesNotChangeReadiness(t *testing.T) {
 	p.logs.contain(t, `"This process lacks a right" "cluster"="target" "right"="list nodes" "user"="target-stranger"`)
 }
 
-func TestParseDenied(t *testing.T) {
-	for _, test := range []struct {
-		answer, want, name, user string
-	}{
-		{`{"message":"nodes is forbidden: User \"a\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"}`,
-			"list nodes", "", "a"},
-		{`{"message":"leases.coordination.k8s.io \"m\" is forbidden: User \"system:serviceaccount:n:m\" cannot update resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"n\": RBAC: role \"x\" not found"}`,
-			"update leases.coordination.k8s.io in namespace n", "m", "system:serviceaccount:n:m"},
-		{"k8s\x00\x0a\x0c\x12z" + `machines.machinist.dev "w-1" is forbidden: User "b" cannot patch resource "machines/status" in API group "machinist.dev" in the namespace "default"`,
-			"patch machines/status.machinist.dev in namespace default", "w-1", "b"},
-		{`{"message":"machines.machinist.dev \"w\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no"}`, "", "", ""},
-		{`{"message":"pods \"p\" is forbidden: exceeded quota: q"}`, "", "", ""},
-		{`{"message":"forbidden: User \"a\" cannot get path \"/readyz\""}`, "", "", ""},
-		{"", "", "", ""},
+func TestTheRightOfARequest(t *testing.T) {
+	for _, test := range []struct{ method, url, want, name string }{
+		{"GET", "https://server/api/v1/nodes", "list nodes", ""},
+		{"GET", "https://server/api/v1/nodes?watch=true", "watch nodes", ""},
+		{"PUT", "https://server/apis/coordination.k8s.io/v1/namespaces/n/leases/m",
+			"update leases.coordination.k8s.io in namespace n", "m"},
+		{"PATCH", "https://server/apis/machinist.dev/v1beta1/namespaces/default/machines/w-1/status?fieldManager=x",
+			"patch machines/status.machinist.dev in namespace default", "w-1"},
+		{"GET", "https://server/readyz", "", ""},
+		{"GET", "https://server/apis/machinist.dev/v1beta1", "", ""},
+		{"POST", "https://server/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", ""},
+		{"POST", "https://server/apis/authentication.k8s.io/v1/selfsubjectreviews", "", ""},
+		{"GET", "https://proxy/clusters/c-1/api/v1/nodes", "list nodes", ""},
 	} {
-		missing, user, ok := parseDenied([]byte(test.answer))
-		if !ok {
-			missing = right{}
+		request, err := http.NewRequestWithContext(t.Context(), test.method, test.url, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if ok != (test.want != "") || ok && missing.String() != test.want || missing.name != test.name || user != test.user {
-			t.Errorf("parseDenied(%q): right %q, object %q, user %q, ok %t", test.answer, missing, missing.name, user, ok)
+		host := "https://server:6443"
+		if request.URL.Host == "proxy" {
+			host = "https://proxy/clusters/c-1/"
+		}
+		got, ok := newDenials("control", host, logr.Discard()).rightOf(request)
+		if ok != (test.want != "") || ok && got.String() != test.want || got.Name != test.name {
+			t.Errorf("%s %s: right %q to object %q, %t", test.method, test.url, got, got.Name, ok)
 		}
 	}
 }
 
-// granted allows everything except access to the resource denies.
+// granted allows everything except access to the resources that it denies.
 type granted struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
-	denies string
+	denies []string
 	asked  int
 }
 
 func (g *granted) Create(_ context.Context, review *authorizationv1.SelfSubjectAccessReview,
 	_ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
 	g.asked++
-	review.Status.Allowed = review.Spec.ResourceAttributes.Resource != g.denies
+	review.Status.Allowed = !slices.Contains(g.denies, review.Spec.ResourceAttributes.Resource)
 	return review, nil
+}
+
+// named is a process with a user name.
+type named struct {
+	authenticationclient.SelfSubjectReviewInterface
+}
+
+func (named) Create(context.Context, *authenticationv1.SelfSubjectReview, metav1.CreateOptions) (
+	*authenticationv1.SelfSubjectReview, error) {
+	return &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+		UserInfo: authenticationv1.UserInfo{Username: "u"}}}, nil
 }
 
 // Rule: missing-right-is-named.
 func TestAMissingRightIsLoggedRepeatedlyUntilItIsGranted(t *testing.T) {
-	lines, now := &logs{}, time.Now()
-	d := newDenials("control", funcr.New(lines.add, funcr.Options{}))
+	lines, now, cluster := &logs{}, time.Now(), &granted{denies: []string{"nodes", "leases"}}
+	d := newDenials("control", "", funcr.New(lines.add, funcr.Options{}))
 	d.now = func() time.Time { return now }
-	nodes, leases := right{verb: "list", resource: "nodes"}, right{verb: "get", resource: "leases", name: "a"}
-	for range 100 {
-		d.add(nodes, "u")
-		d.add(leases, "u")
-		leases.name += "a"
-	}
-	if n := strings.Count(lines.String(), "lacks a right"); n != 2 || len(d.order) != 2 {
-		t.Errorf("%d lines, %d rights:\n%s", n, len(d.order), lines)
-	}
-	cluster := &granted{denies: "leases"}
-	all := func(right) bool { return true }
-	if r, found := d.firstMissing(t.Context(), cluster, all); !found || r != nodes || cluster.asked != 0 {
-		t.Errorf("got %s %t after %d questions", r, found, cluster.asked)
-	}
-	now = now.Add(deniedRecheck)
-	for range 10 {
-		if r, found := d.firstMissing(t.Context(), cluster, all); !found || r.resource != "leases" || cluster.asked != 2 {
-			t.Errorf("got %s %t after %d questions", r, found, cluster.asked)
+	d.rights, d.users = cluster, named{}
+	logged := func(want int, text string) {
+		t.Helper()
+		if n := strings.Count(lines.String(), text); n != want {
+			t.Errorf("%q was logged %d times, want %d:\n%s", text, n, want, lines)
 		}
 	}
-	other := func(r right) bool { return r.resource != "leases" }
-	if _, found := d.firstMissing(t.Context(), cluster, other); found {
-		t.Error("found a right that must not count")
+	all := func(right) bool { return true }
+	first := func(want string, counts func(right) bool) {
+		t.Helper()
+		if r, found := d.firstMissing(t.Context(), counts); found != (want != "") || r.Resource != want {
+			t.Errorf("firstMissing() = %q, %t, want %q", r, found, want)
+		}
 	}
+	nodes, leases := right{Verb: "list", Resource: "nodes"}, right{Verb: "get", Resource: "leases", Name: "a"}
+	for range 100 {
+		// Admission forbids to create pods.
+		for _, r := range []right{nodes, leases, {Verb: "create", Resource: "pods"}} {
+			now = now.Add(time.Millisecond)
+			d.add(t.Context(), r)
+		}
+		leases.Name += "a"
+	}
+	logged(2, "lacks a right")
+	logged(1, `"right"="list nodes" "user"="u"`)
+	if cluster.asked != 3 {
+		t.Errorf("the cluster was asked %d times about 3 rights", cluster.asked)
+	}
+	first("nodes", all)
+	first("leases", func(r right) bool { return r.Resource != "nodes" })
+	first("", func(r right) bool { return r.Resource == "pods" })
+
+	cluster.denies = []string{"leases"}
+	first("nodes", all) // The answer is not old enough.
+	now = now.Add(deniedRecheck)
+	for range 10 {
+		first("leases", all)
+	}
+	if cluster.asked != 5 {
+		t.Errorf("the cluster was asked %d times, want 5", cluster.asked)
+	}
+	logged(1, "now has a right that it lacked")
 	now = now.Add(deniedReminder)
-	d.add(leases, "u")
-	if n := strings.Count(lines.String(), "still lacks a right"); n != 1 {
-		t.Errorf("%d reminders", n)
-	}
-	for i := range 10 * maxDenied {
-		d.add(right{verb: "get", resource: strings.Repeat("x", i+1)}, "u")
-	}
-	if len(d.order) != maxDenied || len(d.known) != maxDenied {
-		t.Errorf("%d and %d rights are remembered", len(d.order), len(d.known))
-	}
+	first("leases", all)
+	logged(3, "lacks a right")
+	cluster.denies = []string{"nodes"}
+	now = now.Add(deniedRecheck)
+	d.add(t.Context(), nodes)
+	logged(4, "lacks a right")
 }
 
 func TestEssentialRights(t *testing.T) {
 	for r, want := range map[right]bool{
-		{verb: "create", resource: "events"}:                         false,
-		{verb: "get", resource: "secrets"}:                           false,
-		{verb: "list", resource: "secrets"}:                          true,
-		{verb: "patch", resource: "machines", subresource: "status"}: true,
+		{Verb: "create", Resource: "events"}:                         false,
+		{Verb: "get", Resource: "secrets"}:                           false,
+		{Verb: "list", Resource: "secrets"}:                          true,
+		{Verb: "patch", Resource: "machines", Subresource: "status"}: true,
 	} {
 		if essential(r) != want {
 			t.Errorf("%s: %t", r, !want)

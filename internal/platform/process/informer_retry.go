@@ -3,86 +3,64 @@ package process
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
-const (
-	// informerRetryPeriod is the time between two attempts of a request that does not reach an API server.
-	informerRetryPeriod = time.Second
-	// attemptsUntilReport is the number of attempts after which the request is logged. By then, most outages have already
-	// been reported elsewhere, but not an outage that affects only this kind.
-	attemptsUntilReport = 60
-	// drainLimit is how many bytes of an unused answer are read, so that its connection can be reused.
-	drainLimit = 64 << 10
-)
+// informerRetryPeriod is the time between two attempts of a request that does not reach an API server.
+const informerRetryPeriod = time.Second
 
-// retryUntilAnswered returns a client for informers that repeats a request every second until an API server answers,
-// even with a rejection, or until the informer ends. The reflector of client-go, whose backoff cannot be configured,
-// finally waits 30 to 60 seconds between two attempts. It would still wait after the outage, when other requests
-// succeed again, and controllers would decide from an outdated cache. So the reflector never sees such failures.
-func retryUntilAnswered(client *http.Client, log logr.Logger) *http.Client {
-	copied := *client
-	if copied.Transport == nil {
-		copied.Transport = http.DefaultTransport
-	}
-	copied.Transport = retryTransport{next: copied.Transport, log: log}
-	return &copied
+// retried is a ListerWatcher that repeats a request every second until an API server answers, even with a rejection.
+// The reflector of client-go, whose backoff an informer cannot configure, finally waits 30 to 60 seconds between two
+// attempts. It would still wait after the outage, when other requests succeed again.
+type retried struct {
+	toolscache.ListerWatcherWithContext
 }
 
-type retryTransport struct {
-	next http.RoundTripper
-	log  logr.Logger
+// ListWithContext implements toolscache.ListerWatcherWithContext.
+func (r retried) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return untilAnswered(ctx, o, r.ListerWatcherWithContext.ListWithContext)
 }
 
-// RoundTrip implements http.RoundTripper.
-func (t retryTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodGet || request.Body != nil {
-		return t.next.RoundTrip(request)
-	}
-	ctx := request.Context()
-	var tick *time.Ticker
-	for attempt := 1; ; attempt++ {
-		response, err := t.next.RoundTrip(request)
-		if ctx.Err() != nil || err == nil && !outOfReach(response) {
-			return response, err
-		}
-		if err == nil {
-			err = errors.New(response.Status)
-			_, _ = io.CopyN(io.Discard, response.Body, drainLimit)
-			_ = response.Body.Close()
-		}
-		if tick == nil {
-			tick = time.NewTicker(informerRetryPeriod)
-			defer tick.Stop()
-		}
-		if attempt == attemptsUntilReport {
-			t.log.Info("The request of an informer does not reach the API server and is repeated every second", "path",
-				request.URL.Path, "cause", err.Error())
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+// WatchWithContext implements toolscache.ListerWatcherWithContext.
+func (r retried) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return untilAnswered(ctx, o, r.ListerWatcherWithContext.WatchWithContext)
 }
 
-// outOfReach reports whether an answer came from a proxy that does not reach the API server either, or rejects the
-// credentials, which may be renewed (rule renewed-kubeconfig-used). A busy API server sets Retry-After, which client-go
-// obeys.
-func outOfReach(response *http.Response) bool {
-	switch response.StatusCode {
+// untilAnswered repeats a request until an API server answers or ctx ends.
+func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
+	request func(context.Context, metav1.ListOptions) (T, error)) (answer T, err error) {
+	ended := wait.PollUntilContextCancel(ctx, informerRetryPeriod, true, func(ctx context.Context) (bool, error) {
+		answer, err = request(ctx, o)
+		return err == nil || answered(err), nil
+	})
+	if ended != nil {
+		err = ended
+	}
+	return answer, err
+}
+
+// answered reports whether an error is the answer of an API server. A proxy may answer that it does not reach the API
+// server either. A rejection of the credentials does not count, because they may be renewed (rule
+// renewed-kubeconfig-used). A busy API server says when to try again, which client-go obeys.
+func answered(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch status.Status().Code {
 	case http.StatusUnauthorized:
-		return true
+		return false
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return response.Header.Get("Retry-After") == ""
+		_, busy := apierrors.SuggestsClientDelay(err)
+		return busy
 	}
-	return false
+	return true
 }
-
-// WrappedRoundTripper lets client-go find the transport behind this one.
-func (t retryTransport) WrappedRoundTripper() http.RoundTripper { return t.next }

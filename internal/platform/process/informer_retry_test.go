@@ -3,99 +3,109 @@ package process
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// answers is a transport that returns one status after the other, and repeats the last one. The status 0 means that no
-// server is reached.
-type answers struct {
-	status []int
-	header http.Header
-	asked  atomic.Int32
+// errRefused is the error of a connection.
+var errRefused = errors.New("connection refused")
+
+// statusError returns the error of client-go for an answer.
+func statusError(status, retryAfter int) error {
+	return apierrors.NewGenericServerResponse(status, http.MethodGet, corev1.Resource("nodes"), "", "", retryAfter, true)
 }
 
-func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
-	i := min(int(a.asked.Add(1)), len(a.status)) - 1
-	if a.status[i] == 0 {
-		return nil, errors.New("connection refused")
+// failing returns an informer's requests that fail with one error after the other, and then succeed. asked counts them.
+func failing(asked *int, failures ...error) retried {
+	next := func() error {
+		if *asked++; *asked <= len(failures) {
+			return failures[*asked-1]
+		}
+		return nil
 	}
-	w := httptest.NewRecorder()
-	for key, values := range a.header {
-		w.Header()[key] = values
-	}
-	w.WriteHeader(a.status[i])
-	return w.Result(), nil
+	return retried{ListerWatcherWithContext: &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			if err := next(); err != nil {
+				return nil, err
+			}
+			return &corev1.NodeList{}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			if err := next(); err != nil {
+				return nil, err
+			}
+			return watch.NewFake(), nil
+		},
+	}}
 }
 
 // Rule: outage-ends-with-caches.
 func TestARequestOfAnInformerIsRepeatedUntilAnAPIServerAnswers(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "", nil)
 	for name, test := range map[string]struct {
-		method   string
-		server   *answers
-		want     int
+		failures []error
+		want     error
 		requests int
 	}{
-		"an answer":                     {http.MethodGet, &answers{status: []int{200}}, 200, 1},
-		"no connection, then an answer": {http.MethodGet, &answers{status: []int{0, 200}}, 200, 2},
-		"a proxy without an API server": {http.MethodGet, &answers{status: []int{503, 502, 200}}, 200, 3},
-		"a rejection":                   {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
-		"an error of the server":        {http.MethodGet, &answers{status: []int{500}}, 500, 1},
-		"a version that is gone":        {http.MethodGet, &answers{status: []int{410}}, 410, 1},
-		"a server that is busy": {http.MethodGet, &answers{status: []int{503}, header: http.Header{"Retry-After": {"1"}}},
-			503, 1},
-		"a write": {http.MethodPost, &answers{status: []int{0}}, 0, 1},
+		"an answer":                     {nil, nil, 1},
+		"no connection, then an answer": {[]error{errRefused}, nil, 2},
+		"refused credentials":           {[]error{statusError(401, 0)}, nil, 2},
+		"a proxy without an API server": {[]error{statusError(503, 0), statusError(502, 0)}, nil, 3},
+		"a rejection":                   {[]error{errRefused, forbidden}, forbidden, 2},
+		"an error of the server":        {[]error{statusError(500, 0)}, statusError(500, 0), 1},
+		"a version that is gone":        {[]error{statusError(410, 0)}, statusError(410, 0), 1},
+		"a server that is busy":         {[]error{statusError(503, 1)}, statusError(503, 1), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := retryUntilAnswered(&http.Client{Transport: test.server}, logr.Discard())
-			request, err := http.NewRequestWithContext(t.Context(), test.method, "http://nowhere/", nil)
-			if err != nil {
-				t.Fatal(err)
+			listed, watched := 0, 0
+			list, err := failing(&listed, test.failures...).ListWithContext(t.Context(), metav1.ListOptions{})
+			if listed != test.requests || !sameError(err, test.want) || (list == nil) != (test.want != nil) {
+				t.Errorf("list: %v, %v after %d requests, want %v after %d", list, err, listed, test.want, test.requests)
 			}
-			got := 0
-			response, err := c.Do(request)
-			if err == nil {
-				got = response.StatusCode
-				_, _ = io.Copy(io.Discard, response.Body)
-				_ = response.Body.Close()
-			}
-			if asked := int(test.server.asked.Load()); got != test.want || asked != test.requests {
-				t.Errorf("status %d (%v) after %d requests, want %d after %d", got, err, asked, test.want, test.requests)
+			w, err := failing(&watched, test.failures...).WatchWithContext(t.Context(), metav1.ListOptions{})
+			if watched != test.requests || !sameError(err, test.want) || (w == nil) != (test.want != nil) {
+				t.Errorf("watch: %v, %v after %d requests, want %v after %d", w, err, watched, test.want, test.requests)
 			}
 		})
 	}
 }
 
+func sameError(a, b error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+}
+
 // Rule: outage-ends-with-caches.
 func TestAnUnansweredRequestEndsWithItsInformer(t *testing.T) {
 	t.Parallel()
-	unreachable := &answers{status: []int{0}}
-	c := retryUntilAnswered(&http.Client{Transport: unreachable}, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nowhere/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := make(chan struct{}, 1)
+	unreachable := retried{ListerWatcherWithContext: &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return nil, errRefused
+		},
+	}}
 	ended := make(chan error)
 	go func() {
-		_, err := c.Do(request)
+		_, err := unreachable.ListWithContext(ctx, metav1.ListOptions{})
 		ended <- err
 	}()
-	eventually(t, func() error {
-		if unreachable.asked.Load() < 2 {
-			return errors.New("the request was not repeated")
-		}
-		return nil
-	})
+	for range 2 {
+		<-asked
+	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "refused") {
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the request ended with %v, want context.Canceled", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -21,17 +20,15 @@ type informers struct {
 // newInformer implements cache.Options.NewInformer.
 func (n informers) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	var source toolscache.ListerWatcherWithContext = retried{toolscache.ToListerWatcherWithContext(lw)}
 	if n.onOlderData != nil {
-		lw = &sameHistory{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
-			what: fmt.Sprintf("objects of type %T", example), onOlderData: n.onOlderData}
+		source = &sameHistory{ListerWatcherWithContext: source, what: fmt.Sprintf("objects of type %T", example),
+			onOlderData: n.onOlderData}
 	}
-	filtered := newFilteredListWatch(lw, n.keep, n.namespaced(example))
-	return toolscache.NewSharedIndexInformer(filtered, example, resync, indexers)
-}
-
-// namespaced reports whether objects like example belong to a namespace.
-func (n informers) namespaced(example runtime.Object) bool {
-	f, err := formOf(example, n.scheme)
-	scope := scopes()[f.GroupVersionKind]
-	return err == nil && scope != nil && scope.Name() == meta.RESTScopeNameNamespace
+	if n.keep != nil {
+		f, err := formOf(example, n.scheme)
+		source = newFilteredListWatch(source, n.keep, err == nil && namespaced(f.GroupVersionKind))
+	}
+	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{ListWithContextFunc: source.ListWithContext,
+		WatchFuncWithContext: source.WatchWithContext}, example, resync, indexers)
 }

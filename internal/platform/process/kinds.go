@@ -1,11 +1,9 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,7 +27,7 @@ type Kind struct {
 	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its GroupVersionKind set.
 	// Of a PartialObjectMetadata, only the metadata is cached.
 	Object client.Object
-	// Transform drops the unused parts of an object before it is stored. Nil means Transform of this package.
+	// Transform drops the unused parts of an object before it is stored. Nil means a function of NewTransform.
 	Transform cache.TransformFunc
 	// Labels selects the objects that are cached. Nil selects all. Client must not write objects that are not selected,
 	// because the next read would wait for them in vain.
@@ -80,24 +78,18 @@ type kinds struct {
 	scheme   *runtime.Scheme
 	declared map[schema.GroupVersionKind]representation
 	byObject map[client.Object]ctrlcache.ByObject
-	// complete contains the kinds that are cached as a live list returns them.
-	complete map[schema.GroupVersionKind]bool
 }
 
 // newKinds checks the declared kinds. Kinds that may be large or secret may only be cached as metadata.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
 	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{},
-		byObject: map[client.Object]ctrlcache.ByObject{}, complete: map[schema.GroupVersionKind]bool{}}
-	known := scopes()
+		byObject: map[client.Object]ctrlcache.ByObject{}}
 	for _, kind := range list {
 		f, err := formOf(kind.Object, scheme)
 		if err != nil {
 			return kinds{}, fmt.Errorf("cache %T: %w", kind.Object, err)
 		}
-		scope, ok := known[f.GroupVersionKind]
 		switch {
-		case !ok:
-			return kinds{}, fmt.Errorf("cache %s: the scope of the kind is not known, add it to scopes", f.GroupVersionKind)
 		case f.of == asUnstructured:
 			return kinds{}, fmt.Errorf("cache %s: the kind cannot be cached unstructured", f.GroupVersionKind)
 		case f.of == asTyped && f.Group == corev1.GroupName && (f.Kind == "Secret" || f.Kind == "ConfigMap"):
@@ -112,7 +104,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 			return kinds{}, fmt.Errorf("cache %s: the kind is declared twice", f.GroupVersionKind)
 		}
 		by := ctrlcache.ByObject{Transform: kind.Transform, Label: kind.Labels}
-		if namespace != "" && scope.Name() == meta.RESTScopeNameNamespace {
+		if namespace != "" && namespaced(f.GroupVersionKind) {
 			// client-go turns a selector of the namespace into the path of the request. The cache's own option for namespaces
 			// creates another type of cache, which cannot wait for this process's own writes.
 			by.Field = fields.OneTermEqualSelector("metadata.namespace", namespace)
@@ -124,9 +116,33 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		}
 		k.declared[f.GroupVersionKind] = f.of
 		k.byObject[kind.Object] = by
-		k.complete[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil && kind.Labels == nil
 	}
 	return k, nil
+}
+
+// namespaced reports whether the objects of a kind that may be cached belong to a namespace.
+func namespaced(gvk schema.GroupVersionKind) bool {
+	switch gvk.Kind {
+	case "Node", "Namespace", "Provider", "ClusterRole", "ClusterRoleBinding", "CertificateSigningRequest",
+		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		return false
+	default:
+		return true
+	}
+}
+
+// mapper returns a mapper that knows the declared kinds, and asks next for all others. Because the declared kinds need
+// not be looked up, a cluster's informers and indexes can be created while its API server is unreachable.
+func (k kinds) mapper(next meta.RESTMapper) meta.RESTMapper {
+	known := meta.NewDefaultRESTMapper(nil)
+	for gvk := range k.declared {
+		if namespaced(gvk) {
+			known.Add(gvk, meta.RESTScopeNamespace)
+		} else {
+			known.Add(gvk, meta.RESTScopeRoot)
+		}
+	}
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, next}}
 }
 
 // check returns the form of an object, or an error if that form is not cached.
@@ -139,100 +155,4 @@ func (k kinds) check(object runtime.Object) (form, error) {
 		return form{}, fmt.Errorf("%w: %s", ErrNotCached, f)
 	}
 	return f, nil
-}
-
-// declaredCache is a cache that only creates informers of the declared kinds.
-type declaredCache struct {
-	ctrlcache.Cache
-	kinds kinds
-	// allNamespacesOnly contains the fields whose index cannot be restricted to one namespace. It does not change once the
-	// cache is read.
-	allNamespacesOnly map[string]bool
-	// indexers caches the results of indexer by GroupVersionKind. controller-runtime allocates an object for each lookup
-	// by kind.
-	indexers sync.Map
-}
-
-func (c *declaredCache) Get(ctx context.Context, key client.ObjectKey, object client.Object,
-	o ...client.GetOption) error {
-	if _, err := c.kinds.check(object); err != nil {
-		return err
-	}
-	return c.Cache.Get(ctx, key, object, o...)
-}
-
-func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
-	if _, err := c.kinds.check(list); err != nil {
-		return err
-	}
-	if err := c.checkOptions((&client.ListOptions{}).ApplyOptions(o)); err != nil {
-		return err
-	}
-	return c.Cache.List(ctx, list, o...)
-}
-
-func (c *declaredCache) checkOptions(o *client.ListOptions) error {
-	if o.Namespace == "" || o.FieldSelector == nil {
-		return nil
-	}
-	for _, r := range o.FieldSelector.Requirements() {
-		if c.allNamespacesOnly[r.Field] {
-			return fmt.Errorf("the index %s cannot be restricted to a namespace", r.Field)
-		}
-	}
-	return nil
-}
-
-func (c *declaredCache) GetInformer(ctx context.Context, object client.Object,
-	o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
-	if _, err := c.kinds.check(object); err != nil {
-		return nil, err
-	}
-	return c.Cache.GetInformer(ctx, object, o...)
-}
-
-func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
-	o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
-	if c.kinds.declared[gvk] != asTyped {
-		return nil, fmt.Errorf("%w: %s", ErrNotCached, form{gvk, asTyped})
-	}
-	return c.Cache.GetInformerForKind(ctx, gvk, o...)
-}
-
-func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string,
-	values client.IndexerFunc) error {
-	if _, err := c.kinds.check(object); err != nil {
-		return err
-	}
-	return c.Cache.IndexField(ctx, object, field, values)
-}
-
-// IndexFieldEverywhere adds an index over all namespaces only, unlike IndexField, which also adds one per namespace. A
-// list by that field must not name a namespace.
-func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.Object, field string,
-	values client.IndexerFunc) error {
-	f, err := c.kinds.check(object)
-	if err != nil {
-		return err
-	}
-	indexer, err := c.indexer(ctx, f)
-	if err != nil {
-		return err
-	}
-	err = indexer.AddIndexers(cache.Indexers{indexName(field): func(o any) ([]string, error) {
-		object, ok := o.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("the index %s cannot index a %T", field, o)
-		}
-		var keys []string
-		for _, value := range values(object) {
-			keys = append(keys, indexKey("", value))
-		}
-		return keys, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("add the index %s: %w", field, err)
-	}
-	c.allNamespacesOnly[field] = true
-	return nil
 }

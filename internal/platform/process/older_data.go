@@ -96,16 +96,6 @@ func (h *sameHistory) followsList(version string) bool {
 	return version == h.listed
 }
 
-// List implements toolscache.ListerWatcher.
-func (h *sameHistory) List(o metav1.ListOptions) (runtime.Object, error) {
-	return h.ListWithContext(context.Background(), o)
-}
-
-// Watch implements toolscache.ListerWatcher.
-func (h *sameHistory) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return h.WatchWithContext(context.Background(), o)
-}
-
 func versionOfList(list runtime.Object) string {
 	if l, err := meta.ListAccessor(list); err == nil {
 		return l.GetResourceVersion()

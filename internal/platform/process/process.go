@@ -272,7 +272,7 @@ func (p *Process) addProbes() error {
 		if err := p.control.answers(ctx); err != nil {
 			return err
 		}
-		if missing, found := p.control.missingRight(ctx, essential); found {
+		if missing, found := p.control.denials.firstMissing(ctx, essential); found {
 			return notReady("this process may not " + missing.String())
 		}
 		return nil
@@ -281,7 +281,7 @@ func (p *Process) addProbes() error {
 		if err := p.target.answers(ctx); err != nil {
 			return err
 		}
-		if missing, found := p.target.missingRight(ctx, func(right) bool { return true }); found {
+		if missing, found := p.target.denials.firstMissing(ctx, func(right) bool { return true }); found {
 			return notReady("reachable, but this process may not " + missing.String())
 		}
 		return nil

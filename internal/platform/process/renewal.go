@@ -23,6 +23,9 @@ import (
 // checkPeriod is the shortest time between two reads of a kubeconfig file because of failed requests.
 const checkPeriod = time.Second
 
+// drainLimit is how many bytes of an unused answer are read, so that its connection can be reused.
+const drainLimit = 64 << 10
+
 // kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go itself only
 // notices changes of files that a kubeconfig names, but not of tokens, certificates and keys in the kubeconfig.
 //

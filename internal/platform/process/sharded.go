@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,13 +69,11 @@ type filteredListWatch struct {
 	passed map[string]bool
 }
 
-// newFilteredListWatch returns lw itself if the filter is nil. If the objects are not namespaced, the result of the
-// filter for an object may change.
-func newFilteredListWatch(lw toolscache.ListerWatcher, keep objectFilter, namespaced bool) toolscache.ListerWatcher {
-	if keep == nil {
-		return lw
-	}
-	s := &filteredListWatch{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw), keep: keep}
+// newFilteredListWatch filters the objects of lw. If the objects are not namespaced, the result of the filter for an
+// object may change.
+func newFilteredListWatch(lw toolscache.ListerWatcherWithContext, keep objectFilter,
+	namespaced bool) *filteredListWatch {
+	s := &filteredListWatch{ListerWatcherWithContext: lw, keep: keep}
 	if !namespaced {
 		s.passed = map[string]bool{}
 	}
@@ -87,29 +86,19 @@ func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOp
 	if err != nil {
 		return list, err
 	}
-	pointer, err := meta.GetItemsPtr(list)
+	items, err := meta.ExtractList(list)
 	if err != nil {
 		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
-	all := reflect.ValueOf(pointer).Elem()
-	passes := reflect.MakeSlice(all.Type(), 0, all.Len())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o.Continue == "" {
 		clear(s.passed) // Objects that were deleted since the last list have no event.
 	}
-	for i := range all.Len() {
-		object, ok := all.Index(i).Addr().Interface().(metav1.Object)
-		if !ok {
-			return nil, fmt.Errorf("list %T: an item is a %s", list, all.Type().Elem())
-		}
-		if s.pass(object) {
-			passes = reflect.Append(passes, all.Index(i))
-		}
-	}
-	// Otherwise the array would keep all listed objects in memory.
-	all.Set(passes)
-	return list, nil
+	return list, meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool {
+		object, err := meta.Accessor(item)
+		return err == nil && !s.pass(object)
+	}))
 }
 
 // pass reports whether an object passes the filter, and remembers the result.
@@ -131,7 +120,29 @@ func (s *filteredListWatch) WatchWithContext(ctx context.Context, o metav1.ListO
 	if err != nil {
 		return nil, err
 	}
-	return newTranslatedWatch(w, s.translate), nil
+	// Unlike watch.Filter, the goroutine ends when the watch is stopped, even if the next event is never received.
+	results := make(chan watch.Event)
+	filtered := watch.NewProxyWatcher(results)
+	go func() {
+		defer close(results)
+		defer w.Stop()
+		for {
+			select {
+			case e, open := <-w.ResultChan():
+				if !open {
+					return
+				}
+				select {
+				case results <- s.translate(e):
+				case <-filtered.StopChan():
+					return
+				}
+			case <-filtered.StopChan():
+				return
+			}
+		}
+	}()
+	return filtered, nil
 }
 
 // translate returns an event as the cache must see it.
@@ -171,47 +182,3 @@ func bookmark(example runtime.Object, version string) watch.Event {
 	}
 	return watch.Event{Type: watch.Bookmark, Object: empty}
 }
-
-// List implements toolscache.ListerWatcher.
-func (s *filteredListWatch) List(o metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.Background(), o)
-}
-
-// Watch implements toolscache.ListerWatcher.
-func (s *filteredListWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.Background(), o)
-}
-
-// translatedWatch is a watch that translates each event. Unlike watch.Filter it ends when it is stopped, even if the
-// next event is never received.
-type translatedWatch struct {
-	from    watch.Interface
-	results chan watch.Event
-	stopped chan struct{}
-	stop    func()
-}
-
-func newTranslatedWatch(from watch.Interface, translate func(watch.Event) watch.Event) *translatedWatch {
-	s := &translatedWatch{from: from, results: make(chan watch.Event), stopped: make(chan struct{})}
-	s.stop = sync.OnceFunc(func() {
-		close(s.stopped)
-		from.Stop()
-	})
-	go func() {
-		defer close(s.results)
-		for e := range from.ResultChan() {
-			select {
-			case s.results <- translate(e):
-			case <-s.stopped:
-				return
-			}
-		}
-	}()
-	return s
-}
-
-// ResultChan implements watch.Interface.
-func (s *translatedWatch) ResultChan() <-chan watch.Event { return s.results }
-
-// Stop implements watch.Interface.
-func (s *translatedWatch) Stop() { s.stop() }

@@ -17,7 +17,7 @@ func TestAListForgetsObjectsThatWereDeletedSinceTheLastList(t *testing.T) {
 			return &corev1.NodeList{Items: append([]corev1.Node(nil), present...)}, nil
 		},
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}, func(metav1.Object) bool { return true }, false).(*filteredListWatch)
+	}, func(metav1.Object) bool { return true }, false)
 	list := func(names ...string) {
 		t.Helper()
 		present = nil

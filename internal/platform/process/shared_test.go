@@ -85,6 +85,20 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	if one() != one() {
 		t.Error("Shared returned two copies of the same object")
 	}
+	var copies v1beta1.MachineClassList
+	if err := api.List(t.Context(), &copies, client.MatchingFields{byProvider: one().Spec.Provider}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range copies.Items {
+		class := &copies.Items[i]
+		if class.Kind != "MachineClass" {
+			t.Errorf("%s from a list by a field has the kind %q", class.Name, class.Kind)
+		}
+		class.Spec.ProviderSpec.Raw[0] = '!'
+	}
+	if raw := one().Spec.ProviderSpec.Raw; raw[0] == '!' {
+		t.Errorf("a change of a listed class changed the cache: %s", raw)
+	}
 
 	for what, o := range map[string]client.ListOption{
 		"labels": client.MatchingLabels{"a": "b"}, "a limit": client.Limit(1),
@@ -106,41 +120,5 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		client.InNamespace(first))
 	if err != nil || len(live) != 20 {
 		t.Errorf("live: %d classes, %v, want 20", len(live), err)
-	}
-}
-
-func TestIndexFieldEverywhere(t *testing.T) {
-	const byProvider = "class.provider"
-	c := testConfig(t)
-	p := start(t, c, testOptions(), func(p *Process) error {
-		return p.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider,
-			func(o client.Object) []string {
-				return []string{o.(*v1beta1.MachineClass).Spec.Provider}
-			})
-	})
-	p.elected()
-	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
-	for _, namespace := range []string{first, second} {
-		class := newClass(namespace, "class")
-		class.Spec.Provider = "everywhere"
-		if err := api.Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
-	}
-	everywhere := client.MatchingFields{byProvider: "everywhere"}
-	var list v1beta1.MachineClassList
-	if err := api.List(t.Context(), &list, everywhere); err != nil || len(list.Items) != 2 {
-		t.Errorf("%d classes, %v", len(list.Items), err)
-	}
-	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
-		everywhere); err != nil || len(shared) != 2 {
-		t.Errorf("Shared found %d classes, %v", len(shared), err)
-	}
-	if err := api.List(t.Context(), &list, everywhere, client.InNamespace(first)); err == nil {
-		t.Error("List() of one namespace = nil, want an error")
-	}
-	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere,
-		client.InNamespace(first)); err == nil {
-		t.Error("Shared() of one namespace = nil, want an error")
 	}
 }

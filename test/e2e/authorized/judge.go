@@ -34,10 +34,11 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 }
 
 // allowedForAll reports whether every authenticated user may send the request. Such requests ask whether the API server
-// is ready, what it serves, and what the user may do. The processes send the last one after a denial.
+// is ready, what it serves, who the user is and what the user may do. The processes send the last two after a denial.
 func allowedForAll(r auditlog.Request) bool {
-	return r.Path != "" ||
-		r.Verb == "create" && r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews"
+	return r.Path != "" || r.Verb == "create" &&
+		(r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews" ||
+			r.Group == "authentication.k8s.io" && r.Resource == "selfsubjectreviews")
 }
 
 // find returns the grant that allows the request. If one cluster is both control and target cluster, several grants may

@@ -81,7 +81,7 @@ DEMO_CONTROLPLANE := $(if $(findstring --scenario,$(ARGS)),,$(if $(findstring --
 .PHONY: demo
 demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and exits
 	@echo "This demo starts a Kubernetes control plane, a cloud, Machinist and a small fleet on this machine."
-	@echo "The first time, it downloads or builds the programs. README.md describes how long that takes."
+	@echo "The first time, it downloads or builds the programs. docs/demo.md describes how long that takes."
 	$(BUILD) controlplane $(DEMO_CONTROLPLANE)
 	$(if $(filter libvirt,$(DEMO_PROVIDER)),hack/guest/build.sh)
 	$(BUILD) programs ./cmd/machinist ./cmd/machinist-demo ./cmd/machinist-manager $(DEMO_PROGRAMS_$(DEMO_PROVIDER))
@@ -134,10 +134,11 @@ kubeadm-cluster: ## Create a cluster with kubeadm in namespaces of this machine,
 	$(GO) build -o bin/kubeadm-cluster ./test/realnode/kubeadm
 	bin/kubeadm-cluster $(ARGS)
 
+# One package at a time, because each starts an OpenStack.
 .PHONY: e2e-openstack
 e2e-openstack: controlplane build ## Run fleets in a real OpenStack with fake hypervisors; needs Debian 12; FULL=1 runs all tests
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
-	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/e2e
+	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/guide ./providers/openstack/e2e
 
 # Machines boot one at a time, because each uses a processor. The other suite runs in parallel, because it mostly waits.
 .PHONY: e2e-vm
@@ -207,6 +208,10 @@ verify: ## Fail if generated files are outdated, a rule has no test, or modules 
 	hack/modules.sh
 	$(GO) run ./hack/rules
 	hack/generate.sh --verify
+
+.PHONY: words
+words: ## Count the words of the user documentation, file by file; fails above LIMIT (50000)
+	hack/words.sh $(LIMIT)
 
 .PHONY: charts
 charts: controlplane ## Lint the charts with Helm, and validate what they render against the schemas of an API server

@@ -149,6 +149,33 @@ func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[st
 	return found
 }
 
+// A Machine or template without the label counts as current in every later version of the API.
+func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
+	machines := map[string]bool{}
+	for path, objects := range documents(t) {
+		for _, o := range objects {
+			labels := o.GetLabels()
+			if o.GetKind() != "Machine" {
+				var isTemplate bool
+				labels, isTemplate, _ = unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+				if !isTemplate || o.GroupVersionKind().Group != v1beta1.GroupName {
+					continue
+				}
+			}
+			if labels[v1beta1.LabelTypeVersion] != v1beta1.TypeVersion {
+				t.Errorf("%s: %s %s: the label %s is %q, want %q", path, o.GetKind(), o.GetName(), v1beta1.LabelTypeVersion,
+					labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
+			}
+			machines[path] = machines[path] || o.GetKind() == "Machine"
+		}
+	}
+	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
+		if path := "machine/" + string(set) + ".yaml"; !machines[path] {
+			t.Errorf("%s contains no Machine", path)
+		}
+	}
+}
+
 func TestExamplesHaveValidReferencesAndProviderSpecs(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path string, _ []*unstructured.Unstructured) bool { return ofAnotherModule(path) })

@@ -8,9 +8,13 @@
 #   charts/*/README.md                     the values of the charts, from the comments in values.yaml
 #   docs/reference/api.md                  the reference of the API
 #   docs/reference/flags.md                all flags of all processes
+#   docs/reference/timeouts.md             all fields and flags that are durations
+#   docs/reference/cli.md                  the commands of machinist
 #   docs/reference/conditions.md           phases, conditions and their reasons
+#   docs/reference/labels-and-annotations.md   keys on objects and instances
 #   docs/reference/metrics.md              the table in this page
-#   docs/incidents.md                      incidents of other systems and the tests that reproduce them, from test/incidents
+#   docs/reference/provider-specs.md       the fields of the providerSpecs
+#   docs/incidents.md, docs/incidents/     incidents of other systems and the tests that reproduce them, from test/incidents
 #   config/monitoring                      alerts and dashboards, from internal/install/monitoring
 #   docs/runbooks/README.md                the list of alerts, from internal/install/monitoring
 #   internal/install/permissions/files     copies of providers/*/permissions.yaml
@@ -43,7 +47,8 @@ trap 'exit 143' TERM HUP
 
 # generated lists the generated files, as paths below $root and $out.
 generated="api/v1beta1/zz_generated.deepcopy.go config/crd docs/reference/api.md docs/reference/flags.md
-	docs/reference/conditions.md docs/reference/metrics.md docs/incidents.md"
+	docs/reference/timeouts.md docs/reference/cli.md docs/reference/conditions.md docs/reference/labels-and-annotations.md
+	docs/reference/metrics.md docs/reference/provider-specs.md docs/incidents.md docs/incidents"
 
 mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/docs/reference"
 (cd "$root/api" && GOWORK=off "$controllergen" \
@@ -51,7 +56,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/docs/reference"
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
-(cd "$root" && go run ./hack/incidents "$out/docs/incidents.md")
+(cd "$root" && go run ./hack/incidents "$out/docs")
 
 (cd "$root" && go run ./hack/monitoring "$out")
 generated="$generated config/monitoring docs/runbooks/README.md"

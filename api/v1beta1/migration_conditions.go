@@ -68,39 +68,54 @@ const (
 
 // Keys that a migration sets on Machinist's objects.
 const (
-	// LabelMigration is on each object that a Migration created, and contains the name of the Migration, until the
-	// Migration is completed. Until it is committing, only the migrator may delete such an object or change its spec.
+	// LabelMigration is the name of the Migration that created the object, until the Migration is completed. Until it is
+	// committing, only the migrator may delete such an object or change its spec.
+	//
+	// On: all objects that a Migration created. Set by: the migrator.
 	LabelMigration = "machinist.dev/migration"
 
 	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the Migration
 	// ends this freeze.
 	FreezeMigration = "Migration"
 
-	// AnnotationMigratedFrom is on each object that a Migration created, and names the old object as
-	// group/namespace/name/UID. A class or Secret has group/kind/name of its source, or the group alone. The annotation
-	// stays after the migration.
+	// AnnotationMigratedFrom names the old object from which a Migration created this one. The annotation stays after the
+	// migration.
+	//
+	// On: all objects that a Migration created. Set by: the migrator.
+	// Value: group/namespace/name/UID, and on a class or Secret group/kind/name of its source, or the group alone.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
 	// AnnotationAfterMigration contains what an object gets when its Migration is completed: replicas, annotations on
-	// which Machinist acts, a remediation, its deletion. Only the migrator sets it.
+	// which Machinist acts, a remediation, its deletion.
+	//
+	// On: all objects that a Migration created. Set by: the migrator.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
 
-	// LabelMigrationFence is on the ConfigMaps in which a migrator records what the admission policies protect. Its value is
-	// the name of the provider.
+	// LabelMigrationFence is on the ConfigMaps in which a migrator records what the admission policies protect.
+	//
+	// On: ConfigMap. Set by: the migrator.
+	// Value: the name of the provider.
 	LabelMigrationFence = "machinist.dev/migration-fence"
 
 	// LabelMigrationUse is on Secrets and ConfigMaps that a migration may use although they are in another namespace than
-	// the old objects that refer to them. The value must be MigrationUseAllowed.
+	// the old objects that refer to them.
+	//
+	// On: Secret, ConfigMap. Set by: users.
+	// Value: MigrationUseAllowed.
 	LabelMigrationUse = "machinist.dev/migration-use"
 
 	// MigrationUseAllowed is the value of LabelMigrationUse.
 	MigrationUseAllowed = "allowed"
 
 	// AnnotationFenceProbe marks requests with which a migrator checks whether the policy that protects the old objects is
-	// in force. The policy refuses these requests from all clients. The value names the Migration and the version of what
-	// the policy protects.
+	// in force. The policy refuses these requests from all clients.
+	//
+	// On: requests that are never stored. Set by: the migrator.
+	// Value: the Migration and the version of what the policy protects.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 
 	// MigrationFinalizer keeps a Migration until it is completed or aborted.
+	//
+	// On: Migration. Set by: the migrator.
 	MigrationFinalizer = "machinist.dev/migration"
 )

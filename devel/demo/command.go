@@ -69,11 +69,13 @@ The programs of the control plane come from the cache that "make controlplane" f
 			strings.Join(ScenarioNames(), ", "))
 	flags.BoolVar(&o.Bare, "bare", false,
 		"run only the control plane and the simulated cloud, and print how to run the two processes by hand")
+	flags.BoolVar(&o.NoFleet, "no-fleet", false,
+		"run everything except the fleet, and print how to create a fleet in a shell")
 	flags.BoolVar(&o.SeparateTarget, "separate-target", false, "run a second control plane as the target cluster")
 	flags.StringVar(&wanted, "provider", provider,
 		"provider of the machines: sim for the simulated cloud, or another one with a program machinist-demo-<provider> in the same folder as this program")
 	flags.StringVar(&o.Dir, "dir", "", "empty or new folder in which logs and data are kept. By default they are removed at the end")
-	cmd.MarkFlagsMutuallyExclusive("once", "bare", "scenario")
+	cmd.MarkFlagsMutuallyExclusive("once", "bare", "scenario", "no-fleet")
 	return cmd
 }
 

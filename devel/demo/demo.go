@@ -25,6 +25,9 @@ type Options struct {
 	Scenario string
 	// Bare runs only the control planes and the cloud, and prints how to run the two processes by hand.
 	Bare bool
+	// NoFleet runs everything except the sample fleet, and writes a file with which a shell uses the clusters and the
+	// cloud.
+	NoFleet bool
 	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need one have it anyway.
 	SeparateTarget bool
 	// Backend is the cloud, with its provider. By default it is the simulated cloud.
@@ -70,6 +73,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	}()
 	if o.Bare {
 		screen.Printf("%s", byHand(s))
+		<-ctx.Done()
+		return nil
+	}
+	if o.NoFleet {
+		text, err := inShell(s)
+		if err != nil {
+			return fmt.Errorf("write the file for shells: %w", err)
+		}
+		screen.Printf("%s", text)
 		<-ctx.Done()
 		return nil
 	}

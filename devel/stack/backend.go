@@ -57,6 +57,20 @@ type Exposer interface {
 	Expose(server string) (string, error)
 }
 
+// Shell is implemented by a Backend whose cloud can be used in a shell.
+type Shell interface {
+	// Shell returns the paths of the cloud's programs by name, and environment variables in the form "name=value".
+	Shell() (programs map[string]string, variables []string)
+}
+
+// Shell returns the programs and the environment variables of the stack's cloud for a shell.
+func (s *Stack) Shell() (programs map[string]string, variables []string) {
+	if b, ok := s.backend.(Shell); ok {
+		return b.Shell()
+	}
+	return nil, nil
+}
+
 // Tour contains the fleet sizes of a demo, and its patience.
 type Tour struct {
 	// First is the number of machines at the start, Most the greatest number, and Last the number before the fleet is

@@ -24,6 +24,9 @@ func (c *Cloud) Environment(cloud string) []string {
 	}
 }
 
+// ClientPath returns the path of the openstack command. It works in any folder.
+func (c *Cloud) ClientPath() string { return c.settings.clientPath() }
+
 // Client runs the openstack command of Debian as the user of the tests, and returns its output. The option --os-cloud
 // selects another cloud.
 func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {

@@ -86,10 +86,11 @@ func (b block) render(out *bytes.Buffer, conditions map[string]bool,
 		}
 		return
 	}
-	out.WriteString("| Reason | Surfaces | What happens next, and what you can do |\n| --- | --- | --- |\n")
+	out.WriteString("| Reason | Surfaces | What happens next | What you can do |\n| --- | --- | --- | --- |\n")
 	for _, r := range b.constants {
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", r.value, cell(sentence(strings.TrimPrefix(r.doc, "surfaces "))),
-			cell(b.advice(r.value, conditions, meaningOf)))
+		next, do := b.advice(r.value, conditions, meaningOf)
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", r.value, cell(sentence(strings.TrimPrefix(r.doc, "surfaces "))),
+			cell(next), cell(do))
 	}
 }
 
@@ -110,9 +111,9 @@ var (
 
 var word = regexp.MustCompile(`[A-Za-z.]+`)
 
-// advice returns the advice of machinist why for a reason, if there is any.
+// advice returns what machinist why says for a reason: what happens next, and what the user can do. Both may be empty.
 func (b block) advice(reason string, conditions map[string]bool,
-	meaningOf func(condition, reason string) why.Meaning) string {
+	meaningOf func(condition, reason string) why.Meaning) (next, do string) {
 	var about []string
 	for _, w := range word.FindAllString(b.doc, -1) {
 		w = strings.Trim(w, ".")
@@ -127,8 +128,8 @@ func (b block) advice(reason string, conditions map[string]bool,
 	}
 	for _, condition := range append(about, "") {
 		if m := meaningOf(condition, reason); m.Ends != "" || m.Do != "" {
-			return strings.TrimSpace(m.Ends + " " + m.Do)
+			return m.Ends, m.Do
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -43,8 +43,8 @@ var programs = []program{
 // option is a flag.
 type option struct{ name, kind, defaultValue, usage string }
 
-// flagsDocument runs each program with --help and returns the document about their flags.
-func flagsDocument(root string) ([]byte, error) {
+// flagSections runs each program with --help and returns the sections of the document about their flags.
+func flagSections(root string) ([]section, error) {
 	sections := make([]section, 0, len(programs))
 	for _, p := range programs {
 		cmd := exec.Command("go", append([]string{"run"}, append(strings.Fields("./cmd/"+p.name), "--help")...)...)
@@ -61,7 +61,7 @@ func flagsDocument(root string) ([]byte, error) {
 		}
 		sections = append(sections, section{title: p.name, role: p.role, options: options})
 	}
-	return renderFlags(group(sections)), nil
+	return group(sections), nil
 }
 
 // flagLine matches a flag in the output of pflag: name, type and usage.

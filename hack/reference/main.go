@@ -1,10 +1,14 @@
 // Command reference generates reference documents from the code:
 //
-//	flags.md       all flags of all processes, from the output of --help
-//	conditions.md  phases, conditions and reasons, from the constants and their comments
-//	metrics.md     the table of metrics, from the collectors that the processes register
+//	flags.md                   all flags of all processes, from the output of --help
+//	timeouts.md                all durations among these flags and the fields in api.md, which hack/crds writes
+//	cli.md                     the commands of machinist, from their definitions
+//	conditions.md              phases, conditions and reasons, from the constants and their comments
+//	labels-and-annotations.md  keys on objects and instances, from the constants and their comments
+//	metrics.md                 the table of metrics, from the collectors that the processes register
+//	provider-specs.md          the fields of the providerSpecs, from the Go types and their comments
 //
-// hack/generate.sh calls it in the root folder of the repository, with the folder to write to.
+// hack/generate.sh calls it in the root folder of the repository, with the folder to write to, which contains api.md.
 package main
 
 import (
@@ -30,10 +34,22 @@ func main() {
 }
 
 func run(root, out string) error {
+	flags, err := flagSections(root)
+	if err != nil {
+		return fmt.Errorf("flags.md: %w", err)
+	}
+	fields, err := os.ReadFile(filepath.Join(out, "api.md"))
+	if err != nil {
+		return err
+	}
 	return errors.Join(
-		write(out, "flags.md", func() ([]byte, error) { return flagsDocument(root) }),
+		write(out, "flags.md", func() ([]byte, error) { return renderFlags(flags), nil }),
+		write(out, "timeouts.md", func() ([]byte, error) { return timeoutsDocument(string(fields), flags) }),
+		write(out, "cli.md", commandsDocument),
 		write(out, "conditions.md", func() ([]byte, error) { return conditionsDocument(root) }),
+		write(out, "labels-and-annotations.md", func() ([]byte, error) { return keysDocument(root) }),
 		write(out, "metrics.md", func() ([]byte, error) { return metricsDocument(root) }),
+		write(out, "provider-specs.md", func() ([]byte, error) { return specsDocument(root) }),
 	)
 }
 

@@ -74,6 +74,7 @@ func TestConditionsDocumentContainsReasons(t *testing.T) {
 		"| `Running` | Has a Node that is Ready and free of startup taints. |",
 		"| `Launched` | True when the instance exists and its providerID is recorded. |",
 		"\n### Reasons of Launched\n\n",
+		"| Reason | Surfaces | What happens next | What you can do |\n",
 		"| `InstanceLaunched` | When the instance exists. |",
 		"| `CertificateNotApproved` |",
 	} {
@@ -102,6 +103,103 @@ func TestUndocumentedReasonIsError(t *testing.T) {
 		}
 		if _, err := blocksOf(folder); err == nil {
 			t.Errorf("%s: got no error", name)
+		}
+	}
+}
+
+func TestKeysDocumentHasRowsForAllKeys(t *testing.T) {
+	document, err := keysDocument(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"\n## Finalizers\n\n| Key | On | Set by | Value | Meaning |\n",
+		"| `machinist.dev/delete-priority` | Machine | users | an integer | Orders the Machines of a MachineSet. ",
+		"| `machinist.dev/secret-use` | Secret, ConfigMap | users | `credentials`, `user-data` or `credentials-and-user-data` | ",
+		"| `machinist.dev/machine` | Node (a label and an annotation) | the provider |  | The name of the Machine of a Node. ",
+		"| `capacity.cluster-autoscaler.kubernetes.io/cpu`<br>`capacity.cluster-autoscaler.kubernetes.io/memory`<br>",
+		"| `machinist.dev/migration-use` | Secret, ConfigMap | users | `allowed` | ",
+	} {
+		if !strings.Contains(string(document), line) {
+			t.Errorf("the document lacks %q", line)
+		}
+	}
+}
+
+func TestKeyWithoutFactsIsError(t *testing.T) {
+	for name, code := range map[string]string{
+		"no paragraph": "const (\n\t// LabelA is a label.\n\tLabelA = \"a.b/c\"\n)",
+		"no group":     "// LabelA is a label.\n//\n// On: Node. Set by: users.\nconst LabelA = \"a.b/c\"",
+	} {
+		folder := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(folder, apiFolder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range keyFiles {
+			text := []byte("package v1beta1\n\n" + code + "\n")
+			if err := os.WriteFile(filepath.Join(folder, apiFolder, file), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := keysDocument(folder); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}
+
+func TestTimeoutsDocumentMergesEqualFlags(t *testing.T) {
+	fields := "\n## Machine\n\n| `spec.timeouts.drain` | duration | drain is how long it takes. Defaults to 2h. |\n" +
+		"| `spec.replicas` | integer | replicas is a number. |\n| `status.age` | duration | age is an age. |\n"
+	period := option{"period", "duration", "1m0s", "time between two checks"}
+	every := section{title: "Every process", options: []option{period, {name: "shards"}}}
+	document, err := timeoutsDocument(fields, []section{every, {title: "operator", options: []option{period}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := strings.Cut(string(document), "\n## ")
+	want := "Fields\n\n| Field | Kind | Default | Meaning |\n| --- | --- | --- | --- |\n" +
+		"| `spec.timeouts.drain` | Machine | `2h` | How long it takes. |\n" +
+		"\n## Flags\n\n| Flag | Program | Default | Meaning |\n| --- | --- | --- | --- |\n" +
+		"| `--period` | Every process, operator | `1m0s` | Time between two checks. |\n"
+	if tables != want {
+		t.Errorf("got\n%s\nwant\n%s", tables, want)
+	}
+}
+
+func TestCommandsDocumentHasUsageAndFlags(t *testing.T) {
+	document, err := commandsDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"\n## machinist rollout undo\n\n",
+		"\n```text\nmachinist why TYPE/NAME\n```\n",
+		"\n| `--all-namespaces`, `-A` | bool | `false` | ",
+	} {
+		if !strings.Contains(string(document), text) {
+			t.Errorf("the document lacks %q", text)
+		}
+	}
+	if strings.Contains(string(document), "`--kubeconfig` | ") {
+		t.Error("the document repeats the flags of kubectl for each command")
+	}
+}
+
+func TestSpecsDocumentHasNestedFields(t *testing.T) {
+	document, err := specsDocument(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"\n## AzureMachine\n\napiVersion `azure.machinist.dev/v1beta1`. ",
+		"| `vmSize` | string | The size, such as \"Standard_D4s_v5\". Required. |\n",
+		"| `resize` | string | ",
+		"| `networks` | list of object | ",
+		"| `ports.allowedAddressPairs.macAddress` | string | ",
+		"| `tags` | map of string | ",
+	} {
+		if !strings.Contains(string(document), line) {
+			t.Errorf("the document lacks %q", line)
 		}
 	}
 }

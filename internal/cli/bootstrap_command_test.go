@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
 
 func TestBootstrapRender(t *testing.T) {
@@ -60,16 +58,4 @@ func TestBootstrapRender(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 || info.Size() == 0 {
 		t.Errorf("the file is %v, %v; want a file that only its owner can read", info, err)
 	}
-}
-
-func TestEveryFlagOfBootstrapRenderIsDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/user-data.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	renderCommand(NewEnv(&bytes.Buffer{}, &bytes.Buffer{})).Flags().VisitAll(func(flag *pflag.Flag) {
-		if !strings.Contains(string(docs), "`--"+flag.Name) {
-			t.Errorf("docs/user-data.md does not describe --%s", flag.Name)
-		}
-	})
 }

@@ -27,10 +27,12 @@ type Spec struct {
 	// APIVersion and Kind are the constants APIVersion and Kind.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Region, InstanceType and Image are names in the cloud.
-	Region       string `json:"region"`
+	// Region is the name of a region of the cloud. Required.
+	Region string `json:"region"`
+	// InstanceType is the name of an instance type of the cloud. Required.
 	InstanceType string `json:"instanceType"`
-	Image        string `json:"image"`
+	// Image is the name of an image of the cloud. Required.
+	Image string `json:"image"`
 	// Zone is a zone of the region. Default: the cloud selects one.
 	Zone string `json:"zone,omitempty"`
 	// Endpoint is one of the endpoints that the provider process may use. Default: the first of them.

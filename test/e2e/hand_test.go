@@ -3,19 +3,15 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +25,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/guide"
 )
 
 // The commands that `machinist-demo --bare` prints work in a shell, with separate control and target clusters.
@@ -36,21 +33,21 @@ import (
 // Rule: metrics-need-authorization.
 func TestCommandsOfBareDemoWork(t *testing.T) {
 	t.Parallel()
-	bare := newShell(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
-		filepath.Join(t.TempDir(), "bare"), nil)
-	text := bare.until("Ctrl-C ends everything")
+	bare := guide.Start(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
+		filepath.Join(t.TempDir(), "bare"))
+	text := bare.Until("Ctrl-C ends everything", env.Patience)
 
 	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
 	if len(commands) != 2 {
 		t.Fatalf("the demo printed %d commands, want those of the manager and the provider:\n%s", len(commands), text)
 	}
 	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
-	var processes []*shell
+	var processes []*guide.Program
 	for i, c := range commands {
 		// The test adds addresses for the checks below.
 		processes = append(processes,
-			newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
-				c[1], health[i], metrics[i]), nil))
+			guide.Start(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
+				c[1], health[i], metrics[i])))
 	}
 
 	_, fleet, _ := strings.Cut(text, "and give them a fleet, in the folder of the repository:")
@@ -106,11 +103,8 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	}
 	for i, p := range processes {
 		begun := time.Now()
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.wait(); err != nil {
-			t.Errorf("%s ended with %v:\n%s", commands[i][1], err, p.output())
+		if err := p.Terminate(); err != nil {
+			t.Errorf("%s ended with %v:\n%s", commands[i][1], err, p.Output())
 		}
 		t.Logf("ended %s after SIGTERM", time.Since(begun).Round(10*time.Millisecond))
 	}
@@ -124,74 +118,6 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 		}
 	}
 }
-
-// shell is a command that runs during the test.
-type shell struct {
-	cmd   *exec.Cmd
-	lines chan string
-	done  chan error
-	buf   bytes.Buffer
-	t     *testing.T
-}
-
-// newShell runs a command in a folder, by default the folder of the test, with more environment variables.
-func newShell(t *testing.T, folder, command string, environment []string) *shell {
-	t.Helper()
-	s := &shell{cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000), done: make(chan error, 1), t: t}
-	s.cmd.Dir, s.cmd.Env = folder, append(os.Environ(), environment...)
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cmd.Stderr = s.cmd.Stdout
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			s.lines <- lines.Text()
-		}
-		close(s.lines)
-		s.done <- s.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		_ = s.wait()
-	})
-	return s
-}
-
-// until reads the command's output up to a line that contains the text.
-func (s *shell) until(text string) string {
-	s.t.Helper()
-	deadline := time.After(env.Patience)
-	for {
-		select {
-		case line, ok := <-s.lines:
-			if !ok {
-				s.t.Fatalf("the command ended without %q:\n%s", text, s.buf.String())
-			}
-			s.buf.WriteString(line + "\n")
-			if strings.Contains(line, text) {
-				return s.buf.String()
-			}
-		case <-deadline:
-			s.t.Fatalf("the command did not print %q:\n%s", text, s.buf.String())
-		}
-	}
-}
-
-// wait waits for the end of the command. Every call returns the same error.
-func (s *shell) wait() error {
-	for line := range s.lines {
-		s.buf.WriteString(line + "\n")
-	}
-	err := <-s.done
-	s.done <- err
-	return err
-}
-
-func (s *shell) output() string { return s.buf.String() }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()

@@ -3,9 +3,6 @@
 package e2e
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -14,9 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +20,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/guide"
 )
 
 // byHandPage is the page whose shell blocks the test below runs.
@@ -36,7 +32,7 @@ var longRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machi
 // A real bash runs every command of the page as it is written, in order and on this host. It then runs the console
 // commands of README.md with the resulting fleet and the name of an existing machine. The test prepares what a reader
 // has: two clusters, their kubeconfigs in a copy of the repository, and a PATH with kubectl, helm and the folder bin of
-// `make build`. test/install runs the helm commands of README.md, and the tests of the demo run its make commands.
+// `make build`. test/install runs the helm commands of the guides, and the tests of the demo run its make commands.
 //
 // Rule: namespace-error-names-flag.
 func TestCommandsOfByHandPageWork(t *testing.T) {
@@ -53,16 +49,16 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	environment := []string{"PATH=" +
 		strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), filepath.Dir(helmPath(t)), os.Getenv("PATH")}, ":"),
 		"KUBECONFIG="}
-	terminal := newTerminal(t, folder, environment)
+	terminal := guide.NewTerminal(t, folder, environment...)
 
-	var processes []*shell
+	var processes []*guide.Program
 	out := ""
-	for _, block := range fencedBlocks(string(page), "sh") {
+	for _, block := range guide.Blocks(string(page), "sh") {
 		switch {
 		case slices.ContainsFunc(longRunning, func(program string) bool { return strings.HasPrefix(block, program) }):
-			processes = append(processes, newShell(t, folder, block, environment))
+			processes = append(processes, guide.Start(t, folder, block, environment...))
 		default:
-			out = terminal.run(block)
+			out = terminal.Run(block)
 		}
 	}
 	if len(processes) != len(longRunning) {
@@ -78,14 +74,14 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	if page, err = os.ReadFile("../../README.md"); err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range fencedBlocks(string(page), "console") {
+	for _, block := range guide.Blocks(string(page), "console") {
 		for line := range strings.Lines(block) {
 			command, ok := strings.CutPrefix(line, "$ ")
 			if !ok {
 				continue
 			}
 			commands++
-			terminal.run(name.ReplaceAllStringFunc(command, func(string) string { return "machine/" + someMachine(t, c) }))
+			terminal.Run(name.ReplaceAllStringFunc(command, func(string) string { return "machine/" + someMachine(t, c) }))
 		}
 	}
 	if commands == 0 {
@@ -102,23 +98,20 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := fencedBlocks(string(text), "sh")
+		blocks := guide.Blocks(string(text), "sh")
 		i := slices.IndexFunc(blocks, func(block string) bool { return strings.HasPrefix(block, page.prefix) })
 		if i < 0 {
 			t.Errorf("%s has no shell block that begins with %q", page.path, page.prefix)
 			continue
 		}
-		if out := terminal.run(blocks[i]); !strings.Contains(out, page.output) {
+		if out := terminal.Run(blocks[i]); !strings.Contains(out, page.output) {
 			t.Errorf("%s: want output %q of\n%s\ngot %.1000s", page.path, page.output, blocks[i], out)
 		}
 	}
 
 	for _, p := range slices.Backward(processes) {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.wait(); err != nil {
-			t.Errorf("%q ended with %v:\n%s", p.cmd.Args, err, p.output())
+		if err := p.Terminate(); err != nil {
+			t.Errorf("%q ended with %v:\n%s", p.Command, err, p.Output())
 		}
 	}
 	leases := &coordinationv1.LeaseList{}
@@ -138,20 +131,18 @@ func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := fencedBlocks(string(page), "sh")
+	blocks := guide.Blocks(string(page), "sh")
 	if len(blocks) < 4 || blocks[0] != "bin/machinist-demo --dir /tmp/demo\n" {
 		t.Fatalf("got unexpected shell blocks: %q", blocks)
 	}
 	dir, root := filepath.Join(t.TempDir(), "demo"), filepath.Dir(binDir(t))
-	demo := newShell(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir), nil)
-	demo.until("Ctrl-C ends everything")
-	terminal := newTerminal(t, root, []string{
-		"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH"), "KUBECONFIG=" +
-			filepath.Join(dir, "control", "admin.kubeconfig"),
-	})
+	demo := guide.Start(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir))
+	demo.Until("Ctrl-C ends everything", env.Patience)
+	terminal := guide.NewTerminal(t, root, "PATH="+filepath.Dir(kubectlPath(t))+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+filepath.Join(dir, "control", "admin.kubeconfig"))
 	providerID := ""
 	for _, block := range blocks[1:] {
-		out := terminal.run(strings.ReplaceAll(block, "/tmp/demo", dir))
+		out := terminal.Run(strings.ReplaceAll(block, "/tmp/demo", dir))
 		if strings.Contains(out, `"code"`) {
 			t.Errorf("the cloud refused the request:\n%s\n%s", block, out)
 		}
@@ -167,7 +158,7 @@ func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	if providerID == "" {
 		t.Error("the page creates no instance")
 	}
-	settings := terminal.run(`curl -s -H "Authorization: Bearer $ADMIN" $CLOUD/admin/v1/settings $CLOUD/admin/v1/faults`)
+	settings := terminal.Run(`curl -s -H "Authorization: Bearer $ADMIN" $CLOUD/admin/v1/settings $CLOUD/admin/v1/faults`)
 	for _, want := range []string{`"bootTime":"20s"`, `"getLag":"5s"`, `"InsufficientCapacity"`} {
 		if !strings.Contains(settings, want) {
 			t.Errorf("got settings and faults without %s:\n%s", want, settings)
@@ -176,7 +167,7 @@ func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 }
 
 // adopt adopts an instance with the manifests of the page about existing instances.
-func adopt(t *testing.T, terminal *terminal, providerID string) {
+func adopt(t *testing.T, terminal *guide.Terminal, providerID string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/keeping-machines.md")
 	if err != nil {
@@ -188,9 +179,9 @@ func adopt(t *testing.T, terminal *terminal, providerID string) {
 	}
 	for _, m := range manifests {
 		manifest := regexp.MustCompile(`sim://\S+`).ReplaceAllString(strings.ReplaceAll("\n"+m[1], "\n   ", "\n"), providerID)
-		terminal.run("kubectl apply -f - <<'END'\n" + manifest + "END\n")
+		terminal.Run("kubectl apply -f - <<'END'\n" + manifest + "END\n")
 	}
-	if reason := terminal.run(`kubectl wait machine/db-1 --for=condition=Launched --timeout=60s
+	if reason := terminal.Run(`kubectl wait machine/db-1 --for=condition=Launched --timeout=60s
 kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")].reason}'`); !strings.Contains(reason, v1beta1.ReasonInstanceAdopted) {
 		t.Errorf("condition Launched: got reason %q, want %s", reason, v1beta1.ReasonInstanceAdopted)
 	}
@@ -206,23 +197,22 @@ func TestCommandsOfProviderGuideWork(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Running it by hand\n")
 	tmp, root := t.TempDir(), filepath.Dir(binDir(t))
-	blocks := fencedBlocks(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines",
+	blocks := guide.Blocks(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines",
 		filepath.Join(tmp, "machines")).Replace(section), "sh")
 	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make build controlplane ") {
 		t.Fatalf("got unexpected shell blocks: %q", blocks)
 	}
 	_, demo, _ := strings.Cut(blocks[0], "\n")
-	newShell(t, root, "exec "+demo, nil).until("Ctrl-C ends everything")
-	provider := newShell(t, root, "set -m; "+strings.TrimSpace(blocks[1])+" & trap 'kill -TERM -- -$!' TERM; wait", nil)
+	guide.Start(t, root, "exec "+demo).Until("Ctrl-C ends everything", env.Patience)
+	provider := guide.Start(t, root, "set -m; "+strings.TrimSpace(blocks[1])+" & trap 'kill -TERM -- -$!' TERM; wait")
 	t.Cleanup(func() {
 		if t.Failed() {
-			_ = provider.cmd.Process.Signal(syscall.SIGTERM)
-			_ = provider.wait()
-			t.Logf("the provider printed:\n%s", provider.output())
+			_ = provider.Terminate()
+			t.Logf("the provider printed:\n%s", provider.Output())
 		}
 	})
-	terminal := newTerminal(t, root, []string{"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH")})
-	if out := terminal.run(blocks[2]); !strings.Contains(out, `"first"`) ||
+	terminal := guide.NewTerminal(t, root, "PATH="+filepath.Dir(kubectlPath(t))+":"+os.Getenv("PATH"))
+	if out := terminal.Run(blocks[2]); !strings.Contains(out, `"first"`) ||
 		!strings.Contains(out, `machine.machinist.dev "first" deleted`) {
 		t.Errorf("want an instance \"first\" and its deletion, got\n%s", out)
 	}
@@ -263,15 +253,6 @@ func wantPortsFree(t *testing.T, page string) {
 		}
 		_ = listener.Close()
 	}
-}
-
-// fencedBlocks returns the fenced code blocks of a language in a page.
-func fencedBlocks(page, language string) []string {
-	var all []string
-	for _, match := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
-		all = append(all, match[1])
-	}
-	return all
 }
 
 // helmPath returns the path of the pinned helm. It builds helm if necessary.
@@ -355,70 +336,4 @@ func someMachine(t *testing.T, c client.Client) string {
 	}
 	t.Fatal("no machine exists")
 	return ""
-}
-
-// terminal is a bash that runs blocks, one after the other.
-type terminal struct {
-	t      *testing.T
-	folder string
-	cmd    *exec.Cmd
-	in     io.Writer
-	out    *bufio.Reader
-	blocks int
-}
-
-func newTerminal(t *testing.T, folder string, environment []string) *terminal {
-	t.Helper()
-	cmd := exec.Command("bash")
-	cmd.Dir, cmd.Env = folder, append(os.Environ(), environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // The group also contains a command that hangs.
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	return &terminal{t: t, folder: t.TempDir(), cmd: cmd, in: in, out: bufio.NewReader(out)}
-}
-
-// run runs a block and returns its output. It ends the test if a command of the block fails.
-func (s *terminal) run(block string) string {
-	s.t.Helper()
-	s.blocks++
-	path := filepath.Join(s.folder, fmt.Sprintf("block-%d.sh", s.blocks))
-	if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	end := fmt.Sprintf("block %d has ended with ", s.blocks)
-	// Each command of the block must succeed. Later blocks see the variables that it exports.
-	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
-	if _, err := io.WriteString(s.in, script); err != nil {
-		s.t.Fatal(err)
-	}
-	hung := time.AfterFunc(5*env.Patience, func() {
-		s.t.Errorf("the block has not ended after %s:\n%s", 5*env.Patience, block)
-		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-	})
-	defer hung.Stop()
-	var printed strings.Builder
-	for {
-		line, err := s.out.ReadString('\n')
-		if strings.HasPrefix(line, end+"success") {
-			return printed.String()
-		}
-		printed.WriteString(line)
-		if err != nil {
-			s.t.Fatalf("the block failed:\n%s\n%s", block, printed.String())
-		}
-	}
 }

@@ -1,7 +1,7 @@
 // Package incidents contains incidents from the public issue trackers of systems that manage machines. For each, it
 // names the tests of Machinist in which the same cause occurs.
 //
-// docs/incidents.md is generated from this package.
+// docs/incidents.md and the pages in docs/incidents are generated from this package.
 package incidents
 
 import "slices"
@@ -28,7 +28,7 @@ type Proof struct {
 	Test string
 }
 
-// Theme is a group of incidents on the page.
+// Theme is a group of incidents, which has a page of its own.
 type Theme string
 
 // The themes.
@@ -49,7 +49,7 @@ const (
 	BadInput        Theme = "Bad input"
 )
 
-// Themes returns all themes in the order of the page.
+// Themes returns all themes in the order of the list.
 func Themes() []Theme {
 	return []Theme{DeletedFleets, LeakedInstances, StuckDrains, StuckDeletions, Stampedes, StaleCaches, ClocksAndZones,
 		Webhooks, Certificates, Quota, Nodes, Rollouts, Upgrades, BadInput}

@@ -26,7 +26,7 @@ import (
 // system is the namespace in which the documents install Machinist.
 const system = "machinist-system"
 
-// Names of the releases, as in README.md.
+// Names of the releases, as in the guide.
 const (
 	coreRelease     = "machinist"
 	providerRelease = "machinist-provider-sim"

@@ -8,7 +8,7 @@
 //		})
 //	}
 //
-// Some cases need nothing else; the table in docs/provider-guide.md lists them without a need. The other cases need
+// Some cases need nothing else; docs/reference/conformance.md lists them without a need. The other cases need
 // hooks that reach the cloud without the driver: to list what is left in it, to let calls fail, or to let it behave as
 // clouds do. Config.Cloud contains these hooks. If a hook is missing, the suite skips the case and lists it by name, or
 // fails it if Config.Full is set.

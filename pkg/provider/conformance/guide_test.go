@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,24 +10,35 @@ import (
 	"testing"
 )
 
-// TestGuideListsEveryCase compares the table of cases in the guide with the cases. If they differ, it prints the table
-// to paste.
-func TestGuideListsEveryCase(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/provider-guide.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table strings.Builder
-	table.WriteString("| case | what it expects | needs |\n|---|---|---|\n")
+var update = flag.Bool("update", false, "write docs/reference/conformance.md")
+
+// TestReferenceListsEveryCase compares the page with the list of cases with the cases. With -update, it writes the
+// page.
+func TestReferenceListsEveryCase(t *testing.T) {
+	const path = "../../../docs/reference/conformance.md"
+	var page strings.Builder
+	page.WriteString("# Conformance cases\n\n" +
+		"Generated from the cases by `go test ./pkg/provider/conformance -run TestReferenceListsEveryCase -update`. " +
+		"[Writing a provider](../provider-guide.md#conformance-tests) explains the suite and what its cases need.\n\n")
+	page.WriteString("| case | what it expects | needs |\n|---|---|---|\n")
 	for _, c := range cases() {
 		needs := make([]string, len(c.needs))
 		for i, n := range c.needs {
 			needs[i] = "`" + string(n) + "`"
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.name, c.rule, strings.Join(needs, ", "))
+		fmt.Fprintf(&page, "| %s | %s | %s |\n", c.name, c.rule, strings.Join(needs, ", "))
 	}
-	if !strings.Contains(string(guide), "\n"+table.String()+"\n") {
-		t.Errorf("docs/provider-guide.md must contain this table of cases:\n%s", table.String())
+	if *update {
+		if err := os.WriteFile(path, []byte(page.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != page.String() {
+		t.Errorf("docs/reference/conformance.md is outdated: run this test with -update to get\n%s", page.String())
 	}
 }
 

@@ -44,7 +44,7 @@ type report interface {
 // testCase tests one rule of the contract.
 type testCase struct {
 	name string
-	// rule is what the case expects, for the table in docs/provider-guide.md.
+	// rule is what the case expects, for the table in docs/reference/conformance.md.
 	rule string
 	// needs are the hooks, options and interfaces without which the case cannot run.
 	needs []need

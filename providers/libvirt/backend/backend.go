@@ -83,6 +83,12 @@ func (l *Libvirt) Credentials() map[string]string {
 	return map[string]string{"uri": l.Hypervisor().URI()}
 }
 
+// Shell implements stack.Shell. Machines can fetch the kubelet at the URL.
+func (l *Libvirt) Shell() (programs map[string]string, variables []string) {
+	return nil, []string{"LIBVIRT_DEFAULT_URI=" + l.Hypervisor().URI(),
+		"KUBELET_URL=" + l.kubelets.url + "/<<KUBELET_VERSION>>/kubelet"}
+}
+
 // Start implements stack.Backend.
 func (l *Libvirt) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
 	image, err := imagePath()

@@ -26,7 +26,19 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// docs/libvirt.md must list every field of the specification in its order, and no other fields.
+// reference returns the section of the reference about this specification.
+func reference(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## "+machine.Kind+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+// The reference must list every field of the specification in its order, and no other fields.
 func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
@@ -47,15 +59,13 @@ func TestDocumentationListsEveryField(t *testing.T) {
 		}
 	}
 	visit("", reflect.TypeFor[machine.Spec]())
-	_, section, _ := strings.Cut(documentation(t), "## The providerSpec")
-	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(reference(t), -1) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("docs/libvirt.md has the fields\n%s\nwant those of the specification\n%s", strings.Join(documented, " "),
-			strings.Join(fields, " "))
+		t.Errorf("docs/reference/provider-specs.md has the fields\n%s\nwant those of the specification\n%s",
+			strings.Join(documented, " "), strings.Join(fields, " "))
 	}
 }
 

@@ -14,7 +14,8 @@ const (
 )
 
 // Spec is the providerSpec of the libvirt provider. It describes one domain on the hypervisor that the credentials of
-// the class name.
+// the class name. The comments of its fields are the user documentation: hack/reference writes
+// docs/reference/provider-specs.md from them. They name other fields as users write them.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -31,18 +32,19 @@ type Spec struct {
 	Architecture string `json:"architecture,omitempty"`
 	// MachineType is the machine type of QEMU, such as "pc-q35-7.2". Default: q35, for arm64 virt.
 	MachineType string `json:"machineType,omitempty"`
-	// Firmware is bios or uefi. Default: bios, for arm64 uefi.
+	// Firmware is bios or uefi, without secure boot. Default: bios, for arm64 uefi.
 	Firmware string `json:"firmware,omitempty"`
 	// Kernel is a kernel that is not on the disk. By default the firmware boots the disk.
 	Kernel *Kernel `json:"kernel,omitempty"`
 	// Volume is the volume from which the domain boots. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are empty volumes that are attached after Volume in this order and deleted with the machine; at most 16.
+	// Disks are empty volumes that are attached after volume in this order and deleted with the machine; at most 16.
 	Disks []Disk `json:"disks,omitempty"`
-	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface.
+	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface. Each has exactly one
+	// of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
 	// AddressSource is the source of the machine's addresses: lease for the leases of libvirt's networks, or agent for
-	// the QEMU guest agent in the image. Default: lease.
+	// the QEMU guest agent in the image, which needs a flag for serving certificates. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool of the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
@@ -52,16 +54,17 @@ type Spec struct {
 	// ConsoleLog writes the serial console to a volume in volume.pool, which is deleted with the machine. The pool must
 	// be a directory. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
-	// KubeletAgent means that the machines contain an agent that updates their kubelet in place, as docs/updates.md
-	// describes. By default another kubelet version requires another instance.
+	// KubeletAgent means that the machines contain an agent that updates their kubelet in place. By default another
+	// kubelet version requires another instance.
 	KubeletAgent bool `json:"kubeletAgent,omitempty"`
-	// Zone is the zone of the nodes, for their label. Default: no zone.
+	// Zone is the failure domain of the machines, for health checks and autoscalers. libvirt has no cloud controller
+	// manager, so the Nodes get a label for the zone only from spec.node.labels. Default: none.
 	Zone string `json:"zone,omitempty"`
 }
 
 // CPU is the processor that a guest sees.
 type CPU struct {
-	// Mode is host-passthrough, host-model, maximum or custom. Default: custom, if Model is set.
+	// Mode is host-passthrough, host-model, maximum or custom. Default: custom, if model is set.
 	Mode string `json:"mode,omitempty"`
 	// Model is the name of a processor, such as "EPYC". It is only allowed with the mode custom.
 	Model string `json:"model,omitempty"`
@@ -94,8 +97,8 @@ type Volume struct {
 
 // Disk is an additional volume, which is created empty.
 type Disk struct {
-	// Name is unique among the machine's disks, and is the serial number that the guest sees: 1 to 16 lower-case
-	// letters, digits and inner hyphens. Required.
+	// Name is the name of the disk and the serial number that the guest sees (/dev/disk/by-id/virtio-NAME): 1 to 16
+	// lower-case letters, digits and inner hyphens, unique among the disks. Required.
 	Name string `json:"name"`
 	// SizeGiB is 1 to 65536. Required.
 	SizeGiB int64 `json:"sizeGiB"`

@@ -64,6 +64,11 @@ func (o *OpenStack) Credentials() map[string]string {
 	}
 }
 
+// Shell implements stack.Shell. The user is the owner of the project.
+func (o *OpenStack) Shell() (programs map[string]string, variables []string) {
+	return map[string]string{"openstack": o.cloud().ClientPath()}, o.cloud().Environment("machinist")
+}
+
 // Start implements stack.Backend.
 func (o *OpenStack) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
 	if o.Running == nil {

@@ -27,7 +27,19 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// docs/openstack.md must list every field of the specification in its order, and no other fields.
+// reference returns the section of the reference about this specification.
+func reference(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## "+machine.Kind+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+// The reference must list every field of the specification in its order, and no other fields.
 func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
@@ -48,15 +60,13 @@ func TestDocumentationListsEveryField(t *testing.T) {
 		}
 	}
 	visit("", reflect.TypeFor[machine.Spec]())
-	_, section, _ := strings.Cut(documentation(t), "## The providerSpec")
-	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(reference(t), -1) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("docs/openstack.md has the fields\n%s\nwant those of the specification\n%s", strings.Join(documented, " "),
-			strings.Join(fields, " "))
+		t.Errorf("docs/reference/provider-specs.md has the fields\n%s\nwant those of the specification\n%s",
+			strings.Join(documented, " "), strings.Join(fields, " "))
 	}
 }
 
@@ -121,7 +131,7 @@ func TestDocumentationListsAccessRules(t *testing.T) {
 		if !strings.Contains(documentation(t), row+"\n") {
 			t.Errorf("docs/openstack.md does not contain the table row %s", row)
 		}
-		if !strings.Contains(documentation(t), "\n| `"+optional.Field+"` | ") {
+		if !strings.Contains(reference(t), "\n| `"+optional.Field+"` | ") {
 			t.Errorf("%s is not a field of the specification", optional.Field)
 		}
 	}

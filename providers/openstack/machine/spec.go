@@ -16,7 +16,9 @@ const (
 )
 
 // Spec is the providerSpec of the OpenStack provider. A field that refers to an object in OpenStack contains its name
-// or ID. If a name is not unique, the creation of the machine is refused.
+// or ID. If a name is not unique, the creation of the machine is refused. The comments of the fields are the user
+// documentation: hack/reference writes docs/reference/provider-specs.md from them. They name other fields as users
+// write them.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -25,40 +27,44 @@ type Spec struct {
 	Region string `json:"region,omitempty"`
 	// AvailabilityZone is Nova's availability zone, such as "az-1". By default Nova chooses one.
 	AvailabilityZone string `json:"availabilityZone,omitempty"`
-	// Flavor is the size of the server. Required.
+	// Flavor is the size of the server, such as "m1.small". Required.
 	Flavor string `json:"flavor"`
-	// Image is the image that the server boots. Required.
+	// Image is the image that the server boots: exactly one of id, name and tags. Required.
 	Image Image `json:"image"`
 	// RootVolume is a volume that is created from the image and deleted with the machine. By default the server boots
 	// from the flavor's own disk.
 	RootVolume *RootVolume `json:"rootVolume,omitempty"`
 	// Volumes are empty volumes that are attached in this order and deleted with the machine; at most 16.
 	Volumes []Volume `json:"volumes,omitempty"`
-	// Ports are the server's ports, 1 to 8. The first one is the primary port.
+	// Ports are the server's ports, 1 to 8. The first one is the primary port. Each has exactly one of network and
+	// existing. Required.
 	Ports []Port `json:"ports"`
-	// SecurityGroups are the security groups of ports that do not name their own. Default: the project's group
+	// SecurityGroups are the security groups of ports that do not name their own, up to 32. Default: the project's group
 	// "default".
 	SecurityGroups []string `json:"securityGroups,omitempty"`
 	// ServerGroup is the server group that the server joins. Default: none.
 	ServerGroup string `json:"serverGroup,omitempty"`
-	// KeyPair is the name of the key pair whose public key may log in. Default: none.
+	// KeyPair is the name of the key pair whose public key may log in. It belongs to the user of the credentials. Default:
+	// none.
 	KeyPair string `json:"keyPair,omitempty"`
 	// ConfigDrive also provides user data and metadata on a disk. By default they are only available through the
 	// network.
 	ConfigDrive bool `json:"configDrive,omitempty"`
-	// Metadata are metadata of the server in addition to Machinist's; at most 40.
+	// Metadata are metadata of the server in addition to Machinist's; at most 40. The names have at most 255 bytes in
+	// total. Names that begin with "machinist" are reserved.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Tags are tags of the server; at most 40.
+	// Tags are tags of the server; at most 40, with at most 255 bytes in total. Tags that begin with "machinist" are
+	// reserved.
 	Tags []string `json:"tags,omitempty"`
 }
 
 // Image selects an image. It has exactly one of ID, Name and Tags.
 type Image struct {
-	// ID is the ID of the image.
+	// ID is the UUID of the image.
 	ID string `json:"id,omitempty"`
 	// Name is the name of the image. If several active images have this name, the newest one is used.
 	Name string `json:"name,omitempty"`
-	// Tags are tags of the image. The newest active image with all of these tags is used.
+	// Tags are tags of the image, up to 32. The newest active image with all of these tags is used.
 	Tags []string `json:"tags,omitempty"`
 }
 
@@ -66,7 +72,7 @@ type Image struct {
 type RootVolume struct {
 	// SizeGiB is 1 to 16384. Required.
 	SizeGiB int32 `json:"sizeGiB"`
-	// Type is the volume type. By default Cinder chooses one.
+	// Type is the volume type, such as "ssd". By default Cinder chooses one.
 	Type string `json:"type,omitempty"`
 	// AvailabilityZone is Cinder's availability zone. By default Cinder chooses one.
 	AvailabilityZone string `json:"availabilityZone,omitempty"`
@@ -93,9 +99,11 @@ type Port struct {
 	Existing string `json:"existing,omitempty"`
 	// FixedAddresses are the subnets and addresses of the port; at most 4. By default Neutron chooses one address.
 	FixedAddresses []FixedAddress `json:"fixedAddresses,omitempty"`
-	// SecurityGroups are the security groups of the port. An empty list is refused. Default: Spec.SecurityGroups.
+	// SecurityGroups are the security groups of the port, up to 32. An empty list is refused. Default: the securityGroups
+	// of the providerSpec.
 	SecurityGroups []string `json:"securityGroups,omitempty"`
-	// AllowedAddressPairs are further addresses from which the port may send, such as those of pods; at most 32.
+	// AllowedAddressPairs are further addresses from which the port may send, such as those of pods; at most 32, and in
+	// many clouds at most 10.
 	AllowedAddressPairs []AddressPair `json:"allowedAddressPairs,omitempty"`
 	// PortSecurity specifies whether Neutron filters the port's traffic. If it is false, the port has neither security
 	// groups nor allowed address pairs. Default: the setting of the network.

@@ -1,0 +1,50 @@
+package demo
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"machinist.dev/machinist/devel/stack"
+)
+
+// inShell writes the file with which a shell uses the stack, and returns a text that tells how.
+func inShell(s *stack.Stack) (string, error) {
+	programs := map[string]string{"kubectl": s.Control.Kubectl(), "machinist": machinist()}
+	variables := []string{"KUBECONFIG=" + s.Control.Kubeconfig()}
+	ofCloud, more := s.Shell()
+	maps.Copy(programs, ofCloud)
+	path, err := writeShellFile(s.Dir(), programs, append(variables, more...))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("\nThere is no fleet yet. To create one, use this file in another terminal:\n\n  . %s\n%s"+
+		"\nLogs are in %s. Ctrl-C ends everything.\n", path, elsewhere(s), s.Dir()), nil
+}
+
+// writeShellFile writes a file for shells into a folder. The file sets environment variables, which have the form
+// "name=value", and adds programs to PATH. writeShellFile returns the path of the file.
+func writeShellFile(dir string, programs map[string]string, variables []string) (string, error) {
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return "", err
+	}
+	for name, path := range programs {
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			return "", err
+		}
+	}
+	var text strings.Builder
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Fprintf(&text, "export %s=%s\n", name, quoted(value))
+	}
+	fmt.Fprintf(&text, "export PATH=%s:\"$PATH\"\n", quoted(bin))
+	path := filepath.Join(dir, "env.sh")
+	return path, os.WriteFile(path, []byte(text.String()), 0o600)
+}
+
+// quoted quotes a text for a shell.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		}
 		h.run(t, slices.Concat([]string{"install", c.name, chart("machinist-provider"), "--namespace=bad",
 			"--set=provider.name=" + c.name, "--set=image.repository=machinist-provider-sim", "--set=replicas=1",
-			"--set=webhook.enabled=false", "--set=provider.flags.cloud-endpoint=http://nowhere:8080", onRealNode("")},
+			"--set=webhook.enabled=false", "--set=provider.flags.cloud-endpoint=http://nowhere:8080", onRealNode()},
 			c.flags)...)
 	}
 	for _, c := range cases {
@@ -129,8 +129,8 @@ func TestChartRefusesInvalidValues(t *testing.T) {
 	for _, version := range versions() {
 		h := helmOf(t, m.cluster, version)
 		for flag, path := range map[string]string{
-			"--set=manager.replicaz=3":      "replicaz",
-			"--set=manager.replicas=many":   "replicas",
+			"--set=replicaz=3":              "replicaz",
+			"--set=replicas=many":           "replicas",
 			"--set=log.level[0]=loud":       "level",
 			"--set-string=crds.keep=please": "keep",
 		} {

@@ -40,9 +40,8 @@ const (
 )
 
 // onRealNode returns the Helm flag that keeps pods off the nodes of the simulated cloud, which run no containers.
-// prefix is the parent of the value nodeSelector.
-func onRealNode(prefix string) string {
-	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
+func onRealNode() string {
+	return `--set=nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
 // machinist is an installation of Machinist and its fleet.
@@ -99,12 +98,12 @@ func (m *machinist) installCloud(h *helm) {
 func coreValues() []string {
 	// The user ID is not one of the image, as in OpenShift, which assigns a range of user IDs to each namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
-	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager."), user}
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), user}
 }
 
 // providerValues returns the Helm flags for the chart machinist-provider.
 func providerValues() []string {
-	return []string{"--namespace=" + system, "--create-namespace", onRealNode(""), "--set=provider.name=sim",
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), "--set=provider.name=sim",
 		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
 }
 

@@ -33,7 +33,7 @@ func operatorJourney(t *testing.T, version string) {
 	h := helmOf(t, m.cluster, version)
 	begun := time.Now()
 	m.installCloud(h)
-	core := slices.Concat(coreValues(), []string{"--set=operator.enabled=true", onRealNode("operator.")})
+	core := slices.Concat(coreValues(), []string{"--set=operator.enabled=true"})
 	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, core)...)
 	m.provider("sim", "sim", nil)
 	m.fleet("default")

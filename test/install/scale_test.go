@@ -140,7 +140,7 @@ func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)
 	defer cancel()
 	args := slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, coreValues(),
-		[]string{fmt.Sprintf("--set=manager.podAnnotations.attempt=after-%s", after)})
+		[]string{fmt.Sprintf("--set=podAnnotations.attempt=after-%s", after)})
 	command := exec.CommandContext(ctx, h.path, args...)
 	command.Env = h.environment
 	err := command.Run()

@@ -24,7 +24,8 @@ var (
 type helmCommand struct {
 	verb, release, chart string
 	sets                 []string
-	reuse                bool
+	// reuse is set if the values of the release are kept, and new values of the chart get their defaults.
+	reuse bool
 }
 
 // helmCommands returns the Helm commands of a document that render a chart.
@@ -42,7 +43,7 @@ func helmCommands(text string) (commands []helmCommand) {
 				case word == "--set" && i+1 < len(words):
 					i++
 					c.sets = append(c.sets, strings.Trim(words[i], `'"`))
-				case word == "--reuse-values":
+				case word == "--reset-then-reuse-values":
 					c.reuse = true
 				case word == "--namespace" || word == "--kubeconfig":
 					i++
@@ -67,6 +68,9 @@ func TestHelmCommandsInDocumentsRender(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, "charts", c.chart, "Chart.yaml")); err != nil {
 				t.Errorf("%s: helm %s %s: %v", name, c.verb, c.release, err)
 				continue
+			}
+			if c.verb == "upgrade" && !c.reuse {
+				t.Errorf("%s: helm upgrade %s lacks --reset-then-reuse-values", name, c.release)
 			}
 			release := manifests.Release{Name: c.release, Namespace: "machinist-system", Values: map[string]any{}}
 			if c.reuse {

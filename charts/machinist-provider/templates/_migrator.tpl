@@ -15,7 +15,8 @@ The migrator: its ServiceAccount, roles and Deployment. The template takes a dic
 {{- end -}}
 {{- $scope := dict "root" .root "name" (printf "machinist-migrator-%s" $values.provider.name) "component" "migrator" "args" $args -}}
 {{- $_ := set $scope "program" (dict "image" .image "argument" "migrator") -}}
-{{- $_ := set $scope "values" (mergeOverwrite (deepCopy (omit $values "extraArgs" "replicas" "resources" "shards")) (omit $values.migrator "enabled")) -}}
+{{- $_ := set $scope "values" (mergeOverwrite (deepCopy (omit $values "extraArgs" "hostNetwork" "replicas" "resources" "serviceAccount" "shards")) (omit $values.migrator "enabled")) -}}
+{{- $_ := set $scope.values "serviceAccount" (pick $values.serviceAccount "annotations") -}}
 {{ include "machinist.serviceAccount" $scope }}
 ---
 {{ include "machinist.allRoles" $scope }}
@@ -36,7 +37,7 @@ The migrator: its ServiceAccount, roles and Deployment. The template takes a dic
 {{- fail "migrator.namespaces is empty: name the namespaces of the Migrations, of the old objects, of the old controllers and their Leases, and of Secrets that the old objects refer to, such as migrator.namespaces={kube-system}" -}}
 {{- end -}}
 {{- $labels := include "machinist.labels" . | fromYaml -}}
-{{- $subjects := list (dict "kind" "ServiceAccount" "name" .name "namespace" .root.Release.Namespace) -}}
+{{- $subjects := list (dict "kind" "ServiceAccount" "name" .name "namespace" (include "machinist.namespace" .root)) -}}
 {{- $subjects = concat $subjects .root.Values.rbac.controlSubjects -}}
 {{- $role := .root.Files.Get "files/rbac/migrator-namespace.yaml" | replace "machinist-migrator-PROVIDER" .name | fromYaml -}}
 {{- $_ := set $role.metadata "labels" $labels }}

@@ -4,7 +4,8 @@ takes a dict:
   root       the chart's top-level scope
   name       the name of the process, such as machinist-manager
   component  the short name of the process, used as a label
-  values     the settings of the Deployment
+  values     the settings of the process
+  labels     the labels of the object in addition to those of the chart
   operator   set for the operator, which has no target cluster and serves no webhook
   shard      set for the Deployment of one of several shards: {index: …, count: …}
   program    set if the process uses the image of another process: {image: …, argument: …}, where argument is the first
@@ -12,8 +13,23 @@ takes a dict:
 Edit this file only in charts/machinist: make generate copies it to the other charts.
 */ -}}
 
+{{- /* The namespace of the processes. This template takes the chart's top-level scope. */ -}}
+{{- define "machinist.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
+{{- /* The name of the Deployment of a process, of its Service and of its other namespaced objects. Roles, webhook
+       configurations, Leases and the ServiceAccount have the name of the process, by which policies recognize them. */ -}}
+{{- define "machinist.fullname" -}}
+{{ .root.Values.fullnameOverride | default "machinist" }}{{ trimPrefix "machinist" .name }}
+{{- end }}
+
+{{- define "machinist.serviceAccountName" -}}
+{{ (.values.serviceAccount | default dict).name | default .name }}
+{{- end }}
+
 {{- define "machinist.selector" -}}
-app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default "machinist" }}{{ trimPrefix "machinist" .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end }}
 
@@ -25,13 +41,15 @@ machinist.dev/shard: {{ .index | quote }}
 {{- end }}
 {{- end }}
 
+{{- /* The labels of the chart take precedence over those of the object, and these over commonLabels. */ -}}
 {{- define "machinist.labels" -}}
-{{ include "machinist.selector" . }}
-app.kubernetes.io/component: {{ .component }}
-app.kubernetes.io/part-of: machinist
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- $labels := include "machinist.selector" . | fromYaml }}
+{{- $_ := set $labels "app.kubernetes.io/component" .component }}
+{{- $_ := set $labels "app.kubernetes.io/part-of" "machinist" }}
+{{- $_ := set $labels "app.kubernetes.io/version" .root.Chart.AppVersion }}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .root.Release.Service }}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") }}
+{{- merge $labels (.labels | default dict) (.root.Values.commonLabels | default dict) | toYaml }}
 {{- end }}
 
 {{- /* Cluster-wide objects of installations for one namespace have the namespace in their names. */ -}}
@@ -40,7 +58,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{- define "machinist.image" -}}
-{{- $image := mergeOverwrite (deepCopy .root.Values.image) (.values.image | default dict) -}}
+{{- $image := .values.image -}}
 {{- $repository := $image.repository | default (.program | default dict).image | default .name -}}
 {{- with $image.registry }}{{ . }}/{{ end }}{{ $repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
@@ -72,24 +90,28 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{- define "machinist.serviceAccount" -}}
+{{- $account := .values.serviceAccount | default dict -}}
+{{- if ne (toString $account.create) "false" -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "machinist.serviceAccountName" . }}
+  namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
-  {{- with .values.serviceAccount.annotations }}
+  {{- with $account.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The flags of all processes. */ -}}
 {{- define "machinist.flags" -}}
 - --control-kubeconfig={{ if .root.Values.control.kubeconfigSecret.name }}/etc/machinist/control/kubeconfig{{ else }}in-cluster{{ end }}
-- --leader-election-namespace={{ .root.Release.Namespace }}
+- --leader-election-namespace={{ include "machinist.namespace" .root }}
 - --log-level={{ .root.Values.log.level }}
 - --log-format={{ .root.Values.log.format }}
-- --metrics-bind-address={{ if .root.Values.metrics.enabled }}:8443{{ else }}0{{ end }}
+- --health-probe-bind-address=:{{ .values.ports.probes }}
+- --metrics-bind-address={{ if .root.Values.metrics.enabled }}:{{ .values.ports.metrics }}{{ else }}0{{ end }}
 {{- if .root.Values.metrics.enabled }}
 - --metrics-secure={{ .root.Values.metrics.secure }}
 {{- if and .root.Values.metrics.secure .root.Values.metrics.certSecret }}
@@ -112,9 +134,11 @@ metadata:
 - --shard={{ .index }}
 {{- end }}
 {{- if and .root.Values.webhook.enabled (not .program) }}
-- --webhook-bind-address=:9443
+- --webhook-bind-address=:{{ .values.ports.webhook }}
 {{- if .root.Values.webhook.certSecret }}
 - --webhook-cert-dir=/etc/machinist/webhook
+{{- else if .root.Values.fullnameOverride }}
+- --webhook-hosts={{ include "machinist.fullname" . }}.{{ include "machinist.namespace" .root }}.svc
 {{- end }}
 {{- if .root.Values.webhook.clientCASecret }}
 - --webhook-client-ca-file=/etc/machinist/webhook-clients/ca.crt
@@ -150,25 +174,25 @@ metadata:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .name }}{{ with .shard }}-shard-{{ .index }}{{ end }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "machinist.fullname" . }}{{ with .shard }}-shard-{{ .index }}{{ end }}
+  namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
   # Requests reach a new pod only a moment after it is ready. A rollout must keep the old pods until then.
   minReadySeconds: 3
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
+  {{- with .values.strategy }}
+  strategy: {{- toYaml . | nindent 4 }}
+  {{- end }}
   selector:
     matchLabels: {{- include "machinist.podSelector" . | nindent 6 }}
   template:
     metadata:
       labels:
-        {{- include "machinist.labels" . | nindent 8 }}
+        {{- include "machinist.labels" (merge (dict "labels" .values.podLabels) .) | nindent 8 }}
         {{- with .shard }}
         machinist.dev/shard: {{ .index | quote }}
-        {{- end }}
-        {{- with .values.podLabels }}
-        {{- toYaml . | nindent 8 }}
         {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .name }}
@@ -176,7 +200,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: {{ .name }}
+      serviceAccountName: {{ include "machinist.serviceAccountName" . }}
       {{- if eq (len $secrets) (len $kubeconfigs) }}
       # The process uses only the kubeconfigs.
       automountServiceAccountToken: false
@@ -189,6 +213,18 @@ spec:
       {{- end }}
       {{- with .root.Values.podSecurityContext }}
       securityContext: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if .values.hostNetwork }}
+      hostNetwork: true
+      {{- end }}
+      {{- with .values.dnsPolicy }}
+      dnsPolicy: {{ . }}
+      {{- end }}
+      {{- with .values.dnsConfig }}
+      dnsConfig: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.hostAliases }}
+      hostAliases: {{- toYaml . | nindent 8 }}
       {{- end }}
       # Longer than the preStop hook and --graceful-shutdown-timeout together.
       terminationGracePeriodSeconds: 30
@@ -216,7 +252,7 @@ spec:
       containers:
         - name: {{ .name }}
           image: {{ include "machinist.image" . }}
-          imagePullPolicy: {{ (.values.image | default dict).pullPolicy | default .root.Values.image.pullPolicy }}
+          imagePullPolicy: {{ .values.image.pullPolicy }}
           args:
             {{- with .program }}
             - {{ .argument }}
@@ -228,16 +264,19 @@ spec:
             {{- with .values.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
-          {{- with .values.env }}
+          {{- with .values.extraEnv }}
           env: {{- toYaml . | nindent 12 }}
           {{- end }}
+          {{- with .values.extraEnvFrom }}
+          envFrom: {{- toYaml . | nindent 12 }}
+          {{- end }}
           ports:
-            - {name: probes, containerPort: 8081}
+            - {name: probes, containerPort: {{ .values.ports.probes }}}
             {{- if .root.Values.metrics.enabled }}
-            - {name: metrics, containerPort: 8443}
+            - {name: metrics, containerPort: {{ .values.ports.metrics }}}
             {{- end }}
             {{- if $webhook }}
-            - {name: webhook, containerPort: 9443}
+            - {name: webhook, containerPort: {{ .values.ports.webhook }}}
             {{- end }}
           livenessProbe:
             httpGet: {path: /healthz, port: probes}
@@ -257,7 +296,7 @@ spec:
           {{- with .root.Values.securityContext }}
           securityContext: {{- toYaml . | nindent 12 }}
           {{- end }}
-          {{- if or $secrets $mounts .values.volumeMounts }}
+          {{- if or $secrets $mounts .values.extraVolumeMounts }}
           volumeMounts:
             {{- range $secrets }}
             - {name: {{ .name }}-kubeconfig, mountPath: /etc/machinist/{{ .name }}, readOnly: true}
@@ -265,11 +304,11 @@ spec:
             {{- range $mounts }}
             - {name: {{ .name }}, mountPath: /etc/machinist/{{ .folder }}, readOnly: true}
             {{- end }}
-            {{- with .values.volumeMounts }}
+            {{- with .values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
           {{- end }}
-      {{- if or $secrets $mounts .values.volumes }}
+      {{- if or $secrets $mounts .values.extraVolumes }}
       volumes:
         {{- range $secrets }}
         - name: {{ .name }}-kubeconfig
@@ -285,7 +324,7 @@ spec:
             items: [{{ range $i, $key := . }}{{ if $i }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
             {{- end }}
         {{- end }}
-        {{- with .values.volumes }}
+        {{- with .values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
@@ -295,9 +334,12 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "machinist.fullname" . }}
+  namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
+  {{- with .values.service.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   selector: {{- include "machinist.selector" . | nindent 4 }}
   ports:
@@ -313,11 +355,17 @@ spec:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "machinist.fullname" . }}
+  namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
-  maxUnavailable: 1
+  {{- with .values.podDisruptionBudget }}
+  {{- if .minAvailable }}
+  minAvailable: {{ .minAvailable }}
+  {{- else }}
+  maxUnavailable: {{ .maxUnavailable }}
+  {{- end }}
+  {{- end }}
   selector:
     matchLabels: {{- include "machinist.selector" . | nindent 6 }}
 {{- end }}
@@ -326,8 +374,8 @@ spec:
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "machinist.fullname" . }}
+  namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
   podSelector:
@@ -354,28 +402,34 @@ spec:
 {{- end }}
 
 {{- define "machinist.serviceMonitor" -}}
+{{- $monitor := .root.Values.metrics.serviceMonitor -}}
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "machinist.labels" . | nindent 4 }}
-    {{- with .root.Values.metrics.serviceMonitor.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  name: {{ include "machinist.fullname" . }}
+  namespace: {{ include "machinist.namespace" .root }}
+  labels: {{- include "machinist.labels" (merge (dict "labels" $monitor.labels) .) | nindent 4 }}
 spec:
   selector:
     matchLabels: {{- include "machinist.selector" . | nindent 6 }}
   endpoints:
     - port: metrics
-      interval: {{ .root.Values.metrics.serviceMonitor.interval }}
+      interval: {{ $monitor.interval }}
+      {{- if $monitor.honorLabels }}
+      honorLabels: true
+      {{- end }}
+      {{- with $monitor.relabelings }}
+      relabelings: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $monitor.metricRelabelings }}
+      metricRelabelings: {{- toYaml . | nindent 8 }}
+      {{- end }}
       {{- if .root.Values.metrics.secure }}
       scheme: https
       bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
       # Prometheus must verify the certificate before it sends its token.
       tlsConfig:
-        serverName: {{ .name }}.{{ .root.Release.Namespace }}.svc
+        serverName: {{ include "machinist.fullname" . }}.{{ include "machinist.namespace" .root }}.svc
         ca: {secret: {name: {{ .root.Values.metrics.certSecret }}, key: ca.crt}}
       {{- end }}
 {{- end }}
@@ -397,7 +451,7 @@ spec:
 {{ include "machinist.service" . }}
 ---
 {{- end }}
-{{- if gt (int .values.replicas) 1 }}
+{{- if and .values.podDisruptionBudget.enabled (gt (int .values.replicas) 1) }}
 {{ include "machinist.podDisruptionBudget" . }}
 ---
 {{- end }}
@@ -420,7 +474,7 @@ fixed, and this template replaces these. Additional keys of the dict:
 */ -}}
 {{- define "machinist.roles" -}}
 {{- $scope := . -}}
-{{- $text := .root.Files.Get .file | replace "machinist-system" .root.Release.Namespace -}}
+{{- $text := .root.Files.Get .file | replace "machinist-system" (include "machinist.namespace" .root) -}}
 {{- $text = regexReplaceAll "machinist-(provider|migrator)-PROVIDER" $text .name -}}
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $role := fromYaml $document }}
@@ -464,7 +518,7 @@ roleRef:
   kind: {{ $role.kind }}
   name: {{ $role.metadata.name }}
 subjects:
-  - {kind: ServiceAccount, name: {{ $scope.name }}, namespace: {{ $scope.root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ include "machinist.serviceAccountName" $scope }}, namespace: {{ include "machinist.namespace" $scope.root }}}
   {{- with $scope.subjects }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -475,7 +529,7 @@ subjects:
 
 {{- /* All roles of a process, for the clusters whose objects the release installs. */ -}}
 {{- define "machinist.allRoles" -}}
-{{- $scope := dict "root" .root "name" .name "component" .component "shards" (.values.shards | default 1) }}
+{{- $scope := dict "root" .root "name" .name "component" .component "values" .values "shards" (.values.shards | default 1) }}
 {{- if and .root.Values.watchNamespace (gt (int $scope.shards) 1) -}}
 {{- fail (printf "shards=%d cannot be combined with watchNamespace=%s: one namespace cannot be divided" (int $scope.shards) .root.Values.watchNamespace) -}}
 {{- end -}}
@@ -494,7 +548,7 @@ metadata:
   labels: {{- include "machinist.labels" . | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:auth-delegator}
 subjects:
-  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ include "machinist.serviceAccountName" . }}, namespace: {{ include "machinist.namespace" .root }}}
   {{- with .root.Values.rbac.controlSubjects }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -515,7 +569,7 @@ subjects:
 {{- if .root.Values.webhook.url -}}
 url: {{ trimSuffix "/" .root.Values.webhook.url }}{{ $path }}
 {{- else -}}
-service: {namespace: {{ .root.Release.Namespace }}, name: {{ .name }}, path: {{ $path }}}
+service: {namespace: {{ include "machinist.namespace" .root }}, name: {{ include "machinist.fullname" . }}, path: {{ $path }}}
 {{- end }}
 {{- end }}
 
@@ -524,5 +578,13 @@ service: {namespace: {{ .root.Release.Namespace }}, name: {{ .name }}, path: {{ 
 - {key: kubernetes.io/metadata.name, operator: In, values: [{{ . }}]}
 {{- else -}}
 - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}
+{{- end }}
+{{- end }}
+
+{{- /* The objects in extraObjects. Templates in them are evaluated. This template takes the chart's top-level scope. */ -}}
+{{- define "machinist.extraObjects" -}}
+{{- range .Values.extraObjects }}
+---
+{{ tpl (toYaml .) $ }}
 {{- end }}
 {{- end }}

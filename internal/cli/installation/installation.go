@@ -129,7 +129,8 @@ func processOf(pod *corev1.Pod) Process {
 	if len(pod.Spec.Containers) > 0 {
 		first := pod.Spec.Containers[0]
 		p.Image = first.Image
-		if !strings.HasPrefix(p.Program, PartOf) {
+		// The value nameOverride of the charts changes the label, but not the name of the container.
+		if strings.HasPrefix(first.Name, PartOf) || !strings.HasPrefix(p.Program, PartOf) {
 			p.Program = first.Name
 		}
 	}

@@ -64,6 +64,12 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 		return nil, errors.New("spec.values.migrator: the operator cannot install a migrator, which needs permissions that the operator " +
 			"does not have: install the chart with migrator.enabled=true and migrator.only=true for the time of the migration")
 	}
+	for _, key := range []string{"extraObjects", "fullnameOverride", "namespaceOverride"} {
+		if _, found := values[key]; found {
+			return nil, fmt.Errorf("spec.values.%s: the operator creates only the objects of a provider process, under their usual names "+
+				"and in its own namespace: remove this value, or install the chart without the operator", key)
+		}
+	}
 	set := func(value any, path ...string) error {
 		if err := unstructured.SetNestedField(values, value, path...); err != nil {
 			return fmt.Errorf("spec.values.%s: %w", strings.Join(path, "."), err)

@@ -74,6 +74,17 @@ func TestOperatorInstallsNoMigrator(t *testing.T) {
 	}
 }
 
+// A policy lets the operator write only objects whose names begin with that of a provider process.
+func TestOperatorInstallsOnlyObjectsOfProcess(t *testing.T) {
+	for _, key := range []string{"extraObjects", "fullnameOverride", "namespaceOverride"} {
+		p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
+			Values: &runtime.RawExtension{Raw: []byte(`{"` + key + `":"x"}`)}}}
+		if _, err := valuesOf(p, "acme"); err == nil || !strings.Contains(err.Error(), "spec.values."+key) {
+			t.Errorf("got %v, want an error that names spec.values.%s", err, key)
+		}
+	}
+}
+
 // Applied objects have their owner, and a hash that depends only on the rendered object.
 func TestRenderedObjectsAreStamped(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{

@@ -62,7 +62,7 @@ func (p Parts) values() map[string]any {
 // admission policies, the flow control, its roles and its webhook.
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
-		"crds": map[string]any{"enabled": false}, "manager": map[string]any{"shards": max(p.Shards, 1)},
+		"crds": map[string]any{"enabled": false}, "shards": max(p.Shards, 1),
 	})
 }
 

@@ -214,6 +214,24 @@ func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	}
 }
 
+// The policies recognize the processes by the namespace of their ServiceAccounts. With namespaceOverride, no object may
+// contain the namespace of the release.
+func TestNamespaceOverrideReplacesNamespaceOfRelease(t *testing.T) {
+	values := "{namespaceOverride: other, operator: {enabled: true}, metrics: {prometheusRule: {enabled: true}}}"
+	machinist := must(RenderMachinist(Release{Name: "m", Namespace: "of-release", Values: parse(values)}))
+	values = "{namespaceOverride: other, provider: {name: sim}, migrator: {enabled: true, namespaces: [fleet]}}"
+	provider := must(RenderProvider(Release{Name: "p", Namespace: "of-release", Values: parse(values)}))
+	for _, object := range slices.Concat(machinist, provider) {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "of-release") {
+			t.Errorf("%s %s contains the namespace of the release", object.GetKind(), object.GetName())
+		}
+	}
+}
+
 // Helm reads no files outside of a chart, so definitions in the schemas of several charts are repeated in each.
 func TestChartSchemasAgree(t *testing.T) {
 	definitions := func(path string) map[string]any {

@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -67,6 +68,7 @@ func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render the chart %s: %w", name, err)
 	}
+	maps.DeleteFunc(files, func(path, _ string) bool { return strings.HasSuffix(path, "/NOTES.txt") })
 	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
 		return nil, fmt.Errorf("sort the objects of the chart %s: %w", name, err)

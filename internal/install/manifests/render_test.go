@@ -44,13 +44,22 @@ policies: {enabled: false}
 flowControl: {enabled: false}
 `),
 		"machinist-everything": machinist(`
-image: {registry: registry.example, digest: "sha256:` + strings.Repeat("0", 64) + `"}
+nameOverride: fleet
+fullnameOverride: fleet-eu
+namespaceOverride: fleet-system
+commonLabels: {team: common, app.kubernetes.io/name: ignored}
+image: {registry: registry.example, repository: manager, digest: "sha256:` + strings.Repeat("0", 64) + `"}
 imagePullSecrets: [{name: pull}]
 policies: {restrictedNodeLabelPrefixes: [kubernetes.io, trusted.example.com]}
 webhook: {clientCASecret: api-server-clients}
 metrics:
   certSecret: machinist-metrics
-  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  serviceMonitor:
+    enabled: true
+    labels: {release: prometheus}
+    honorLabels: true
+    relabelings: [{action: labeldrop, regex: pod}]
+    metricRelabelings: [{action: drop, sourceLabels: [__name__], regex: go_.*}]
   readers: [{kind: ServiceAccount, name: p, namespace: monitoring}]
 clusterAutoscaler:
   subjects: [{kind: ServiceAccount, name: cluster-autoscaler, namespace: kube-system}]
@@ -59,26 +68,36 @@ networkPolicy:
   metricsFrom: [{namespaceSelector: {}}]
   webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]
   egress: [{}]
-manager:
-  image: {registry: other.example, repository: manager, tag: v1, digest: ""}
-  replicas: 1
-  extraArgs: [--health-timeout=5m]
-  env: [{name: HTTPS_PROXY, value: "http://proxy"}]
-  nodeSelector: {node-role.kubernetes.io/control-plane: ""}
-  tolerations: [{operator: Exists}]
-  affinity: {nodeAffinity: {}}
-  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
-  podLabels: {team: platform}
-  podAnnotations: {example.com/a: b}
-  serviceAccount: {annotations: {example.com/identity: x}}
-  volumes: [{name: ca, configMap: {name: ca}}]
-  volumeMounts: [{name: ca, mountPath: /ca}]
+replicas: 3
+strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
+podDisruptionBudget: {minAvailable: 50%}
+extraArgs: [--health-timeout=5m]
+extraEnv: [{name: HTTPS_PROXY, value: "http://proxy"}]
+extraEnvFrom: [{secretRef: {name: proxy}}]
+extraVolumes: [{name: ca, configMap: {name: ca}}]
+extraVolumeMounts: [{name: ca, mountPath: /ca}]
+nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+tolerations: [{operator: Exists}]
+affinity: {nodeAffinity: {}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+hostNetwork: true
+ports: {probes: 18081, metrics: 18443, webhook: 19443}
+dnsPolicy: ClusterFirstWithHostNet
+dnsConfig: {options: [{name: ndots, value: "1"}]}
+hostAliases: [{ip: 10.0.0.1, hostnames: [api.example]}]
+podLabels: {team: platform}
+podAnnotations: {example.com/a: b}
+service: {annotations: {example.com/c: d}}
+serviceAccount: {create: false, annotations: {example.com/identity: x}}
+extraObjects:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: extra, namespace: "{{ .Release.Namespace }}"}}
+operator: {enabled: true, image: {tag: v1}, extraArgs: [--log-level=debug]}
 `),
 		"provider-sim": provider(`
 provider: {name: sim, flags: {cloud-endpoint: ["http://one", "http://two?a=b&c=d"], create-settle: 5s, concurrent-machines: 1000000}}
 `),
 		"machinist-shards": machinist(`
-manager: {shards: 2}
+shards: 2
 policies: {enabled: false}
 flowControl: {enabled: false}
 `),
@@ -90,6 +109,7 @@ migrator: {enabled: true, namespaces: [fleet]}
 		"provider-migrator": provider(`
 provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
 extraArgs: [--concurrent-machines=4]
+serviceAccount: {name: shared, annotations: {example.com/identity: x}}
 migrator: {enabled: true, only: true, namespaces: [kube-system, fleet], sharedNamespaces: [cloud-init-settings], extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
 `),
 		"provider-azure": provider(`
@@ -98,6 +118,8 @@ control: {kubeconfigSecret: {name: control-kubeconfig}}
 target: {none: true}
 webhook: {enabled: false}
 metrics: {secure: false}
+podDisruptionBudget: {enabled: false}
+serviceAccount: {name: azure}
 `),
 	}
 }
@@ -156,11 +178,13 @@ func TestReleasesRenderToGoldenFiles(t *testing.T) {
 // Rule: bad-input-names-field.
 func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 	for values, want := range map[string]string{
-		"replica: 1":            "replica",
-		"manager: {replica: 1}": "manager",
-		"manager: {shards: 65}": "manager/shards",
-		"watchNamespace: a\nclusterID: a\nwebhook: {enabled: false}\nmanager: {shards: 2}": "one namespace cannot be divided",
-		"manager: {replicas: two}":                                   "manager/replicas",
+		"replica: 1":             "replica",
+		"operator: {replica: 1}": "operator",
+		"shards: 65":             "shards",
+		"watchNamespace: a\nclusterID: a\nwebhook: {enabled: false}\nshards: 2": "one namespace cannot be divided",
+		"replicas: two":                                              "replicas",
+		"ports: {probes: 0}":                                         "ports/probes",
+		"serviceAccount: {name: other}":                              "serviceAccount.name=other",
 		"target: {kubeconfigSecret: a}":                              "target/kubeconfigSecret",
 		"install: {control: maybe}":                                  "install/control",
 		"image: {pullPolicy: Sometimes}":                             "image/pullPolicy",
@@ -169,7 +193,7 @@ func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 		"watchNamespace: A_B":                                        "watchNamespace",
 		"log: {level: loud}":                                         "log/level",
 		"webhook: {url: 'http://plain'}":                             "webhook/url",
-		"manager: {extraArgs: [no-dashes]}":                          "manager/extraArgs/0",
+		"extraArgs: [no-dashes]":                                     "extraArgs/0",
 		"watchNamespace: team-a":                                     "clusterID is not set",
 		"{watchNamespace: a, clusterID: a}":                          "webhook.certSecret is not set",
 		"metrics: {serviceMonitor: {enabled: 1}}":                    "metrics/serviceMonitor/enabled",

@@ -152,30 +152,39 @@ func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[st
 	return found
 }
 
-// A Machine or template without the label counts as current in every later version of the API.
+// A Machine or template without the label counts as current in every later version of the API. The examples are those in
+// this folder and in the documentation.
 func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 	machines := map[string]bool{}
 	for path, objects := range documents(t) {
 		for _, o := range objects {
-			labels := o.GetLabels()
-			if o.GetKind() != "Machine" {
-				var isTemplate bool
-				labels, isTemplate, _ = unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
-				if !isTemplate || o.GroupVersionKind().Group != v1beta1.GroupName {
-					continue
-				}
-			}
-			if labels[v1beta1.LabelTypeVersion] != v1beta1.TypeVersion {
-				t.Errorf("%s: %s %s: the label %s is %q, want %q", path, o.GetKind(), o.GetName(), v1beta1.LabelTypeVersion,
-					labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
-			}
+			checkTypeVersion(t, path, o)
 			machines[path] = machines[path] || o.GetKind() == "Machine"
+		}
+	}
+	for _, b := range blocks(t) {
+		if o, complete, err := b.object(); err == nil && complete {
+			checkTypeVersion(t, b.at, o)
 		}
 	}
 	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
 		if path := "machine/" + string(set) + ".yaml"; !machines[path] {
 			t.Errorf("%s contains no Machine", path)
 		}
+	}
+}
+
+// checkTypeVersion reports a Machine or a template of machines without the type version.
+func checkTypeVersion(t *testing.T, at string, o *unstructured.Unstructured) {
+	t.Helper()
+	labels, isMachine := o.GetLabels(), o.GetKind() == "Machine"
+	if !isMachine {
+		labels, isMachine, _ = unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+	}
+	if isMachine && o.GroupVersionKind().Group == v1beta1.GroupName &&
+		labels[v1beta1.LabelTypeVersion] != v1beta1.TypeVersion {
+		t.Errorf("%s: %s %s: the label %s is %q, want %q", at, o.GetKind(), o.GetName(), v1beta1.LabelTypeVersion,
+			labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
 	}
 }
 

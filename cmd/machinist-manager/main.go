@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -57,16 +58,17 @@ func command() *cobra.Command {
 			process.SpareMemory()
 			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
-			return run(ctx, config, settings)
+			return run(ctx, config, settings, cmd.Flags())
 		},
 	}
 	config.AddFlags(cmd.Flags())
 	config.AddShardFlags(cmd.Flags())
 	settings.addFlags(cmd.Flags())
+	process.AddPredecessorFlags(cmd.Flags())
 	return cmd
 }
 
-func run(ctx context.Context, config *process.Config, s *settings) error {
+func run(ctx context.Context, config *process.Config, s *settings, flags *pflag.FlagSet) error {
 	if err := errors.Join(config.Validate(), s.validate()); err != nil {
 		return err
 	}
@@ -74,6 +76,7 @@ func run(ctx context.Context, config *process.Config, s *settings) error {
 	if err != nil {
 		return err
 	}
+	process.LogPredecessorFlags(log, flags)
 	tracer, err := tracing.FromEnvironment(tracing.Options{Service: config.Name, Version: version.Release(),
 		Registerer: metrics.Registry, Log: log.WithName("tracing")})
 	if err != nil {

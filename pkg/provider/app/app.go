@@ -57,7 +57,7 @@ func Command(p Provider) *cobra.Command {
 			process.SpareMemory()
 			ctx, stop := process.SignalContext(cmd.Context(), nil)
 			defer stop()
-			return run(ctx, config, settings, p)
+			return run(ctx, config, settings, p, cmd.Flags())
 		},
 	}
 	config.AddFlags(cmd.Flags())
@@ -66,12 +66,13 @@ func Command(p Provider) *cobra.Command {
 	if p.AddFlags != nil {
 		p.AddFlags(cmd.Flags())
 	}
+	process.AddPredecessorFlags(cmd.Flags())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.AddCommand(migratorCommand(p))
 	return cmd
 }
 
-func run(ctx context.Context, config *process.Config, settings *settings, p Provider) error {
+func run(ctx context.Context, config *process.Config, settings *settings, p Provider, flags *pflag.FlagSet) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -82,6 +83,7 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	if err != nil {
 		return err
 	}
+	process.LogPredecessorFlags(log, flags)
 	driver, err := p.driver()
 	if err != nil {
 		return err

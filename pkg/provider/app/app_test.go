@@ -62,3 +62,21 @@ func TestDriverFlagsAreParsedBeforeTheDriverIsCreated(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestProviderAcceptsFlagsOfMachineControllerManager(t *testing.T) {
+	for _, test := range []struct{ arg, ours, value, refused string }{
+		{arg: "--machine-safety-orphan-vms-period=7m", ours: "orphan-check-period", value: "7m0s"},
+		{arg: "--machine-safety-apiserver-statuscheck-period=7m", ours: "apiserver-check-period", value: "7m0s"},
+		{arg: "--machine-health-timeout=7m", refused: "set --health-timeout of machinist-manager"},
+		{arg: "--safety-down=1", refused: "set --overshoot-recovery of machinist-manager"},
+	} {
+		cmd := Command(Provider{Name: "acme"})
+		err := cmd.ParseFlags([]string{test.arg})
+		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+			t.Errorf("%s: got %v, want an error that contains %q", test.arg, err, test.refused)
+		}
+		if test.ours != "" && cmd.Flags().Lookup(test.ours).Value.String() != test.value {
+			t.Errorf("%s does not set --%s to %s", test.arg, test.ours, test.value)
+		}
+	}
+}

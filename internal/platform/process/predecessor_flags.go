@@ -1,0 +1,57 @@
+package process
+
+import (
+	"errors"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+)
+
+// predecessorFlags are flags of machine-controller-manager. A process that has the flag ours also accepts the old name. Any
+// other process refuses the old name with an error that contains what to set instead.
+var predecessorFlags = []struct{ name, ours, instead string }{
+	{"safety-up", "overshoot-tolerance", "set --overshoot-tolerance of machinist-manager"},
+	{"safety-down", "overshoot-recovery", "set --overshoot-recovery of machinist-manager"},
+	{"machine-safety-overshooting-period", "overshoot-check-period", "set --overshoot-check-period of machinist-manager"},
+	{"machine-safety-orphan-vms-period", "orphan-check-period", "set --orphan-check-period of the provider"},
+	{"machine-safety-apiserver-statuscheck-period", "apiserver-check-period", ""},
+	{"machine-safety-apiserver-statuscheck-timeout", "apiserver-check-timeout", ""},
+	{"machine-health-timeout", "health-timeout",
+		"set --health-timeout of machinist-manager, or create a MachineHealthCheck"},
+	{"machine-creation-timeout", "", "set timeouts.creation in the spec of machines and in the templates of fleets"},
+	{"machine-drain-timeout", "", "set timeouts.drain in the spec of machines and in the templates of fleets"},
+}
+
+// AddPredecessorFlags registers the flags of machine-controller-manager, and hides them in the help. Call it after all other
+// flags are registered.
+func AddPredecessorFlags(fs *pflag.FlagSet) {
+	for _, f := range predecessorFlags {
+		flag := &pflag.Flag{Name: f.name, Value: refusal(f.instead), Hidden: true}
+		if ours := fs.Lookup(f.ours); ours != nil {
+			flag.Value, flag.DefValue, flag.Usage = ours.Value, ours.DefValue, "Alias of --"+f.ours+"."
+		}
+		fs.AddFlag(flag)
+	}
+}
+
+// LogPredecessorFlags logs the name of Machinist for each flag of machine-controller-manager that is set.
+func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
+	for _, f := range predecessorFlags {
+		if fs.Changed(f.name) {
+			log.Info("Flag of machine-controller-manager has another name in Machinist", "flag", "--"+f.name,
+				"name", "--"+f.ours)
+		}
+	}
+}
+
+// refusal is the value of a flag that the process does not have. It contains what to set instead.
+type refusal string
+
+// Set implements pflag.Value.
+func (r refusal) Set(string) error { return errors.New(string(r)) }
+
+// String implements pflag.Value.
+func (r refusal) String() string { return "" }
+
+// Type implements pflag.Value.
+func (r refusal) Type() string { return "string" }

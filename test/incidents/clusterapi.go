@@ -13,9 +13,9 @@ func clusterAPICore() []Incident {
 			Happened: "A management cluster was rebuilt and restored from a backup. Five of nine machines were " +
 				"adopted. For each of two sets with two machines, the controller created two new machines before it " +
 				"adopted the existing ones. It then found a surplus, and deleted the two old machines of each set.",
-			Here: "When a MachineSet decides on a live list, it adopts machines from that list before it creates " +
-				"any. An earlier version did not: its cache still showed the old owner, and it created one machine. " +
-				"This is fixed.",
+			Here: "When a MachineSet bases its decision on a live list, it adopts machines from that list before it " +
+				"creates any. An earlier version did not do this: its cache still showed the old owner, and it " +
+				"created one machine. This is fixed.",
 			Proofs: slices.Concat(scenarios("incident-restored-without-owners"),
 				tests("test/e2e.TestFleetIsRestoredAfterLossOfControlCluster")),
 		},
@@ -26,8 +26,8 @@ func clusterAPICore() []Incident {
 				"of three machine deployments had fewer workers than before. A set that one deployment had created " +
 				"had another deployment as its owner, and the machines of the set were deleted.",
 			Here: "A MachineDeployment adopts a MachineSet again only if its labels match and it has no owner, even " +
-				"if only a live list shows the MachineSet. In an earlier version, a MachineDeployment took the name " +
-				"of such a MachineSet for a collision and rolled the whole fleet to another MachineSet. This is " +
+				"if only a live list shows the MachineSet. In an earlier version, a MachineDeployment treated the " +
+				"name of such a MachineSet as a collision, and rolled the whole fleet to another MachineSet. This is " +
 				"fixed.",
 			Proofs: scenarios("incident-restored-without-owners"),
 		},
@@ -38,8 +38,8 @@ func clusterAPICore() []Incident {
 				"selector of the set. The set counted only matching machines, found too few at each reconcile, and " +
 				"continued to create more. Nothing limited the total.",
 			Here: "A MachineSet releases a machine that no longer matches, and marks it with an annotation. Until " +
-				"its deletion, the machine counts towards the ceiling of the MachineSet. In an earlier version it " +
-				"did not count: a policy that rewrites labels made a set of 4 create machines without end.",
+				"its deletion, the machine counts towards the ceiling of the MachineSet. In an earlier version, the " +
+				"machine did not count: a policy that rewrote labels made a set of 4 create machines without end.",
 			Proofs: scenarios("incident-policy-relabels"),
 		},
 		{
@@ -49,8 +49,8 @@ func clusterAPICore() []Incident {
 				"its name. The controller wrote the right name into each machine, so no machine matched. The " +
 				"controller did not find its children, and created another machine in each pass, without end.",
 			Here: "A MachineSet whose template does not match its own selector creates nothing and reports " +
-				"InvalidSelector. Machines whose labels are overwritten after their creation count towards its " +
-				"ceiling.",
+				"InvalidSelector. Machines whose labels are overwritten after their creation count towards the " +
+				"ceiling of their MachineSet.",
 			Proofs: slices.Concat(scenarios("incident-policy-relabels"), tests("test/e2e.TestBadInputIsRefusedOrHarmless")),
 		},
 		{
@@ -59,9 +59,9 @@ func clusterAPICore() []Incident {
 			Happened: "A controller waited until its cache showed the machine set that it had just created. When " +
 				"that wait timed out, the next pass did not find the set and created another one. A deployment with " +
 				"two replicas got three sets. Two of them had machines at the same time.",
-			Here: "After a write, a pass does not wait for its cache. It decides on a cache that is known to be " +
-				"recent enough, or on a live list. The name of a MachineSet is derived from its template, so a " +
-				"second MachineSet for the same template cannot be created.",
+			Here: "After a write, a pass does not wait for its cache. It uses its cache if the cache is known to be " +
+				"recent enough, and otherwise reads a live list. The name of a MachineSet is derived from its " +
+				"template, so a second MachineSet for the same template cannot be created.",
 			Proofs: scenarios("roll", "rollback"),
 		},
 		{
@@ -69,8 +69,8 @@ func clusterAPICore() []Incident {
 			Title: "Scaling down by one deleted all machines that were being created",
 			Happened: "With the delete policy Oldest or Newest, a deployment was scaled up by two or more. It was " +
 				"scaled down by one while the new machines were provisioned. Machines without a node had the same " +
-				"priority as machines that were already being deleted. So each pass deleted other machines, until " +
-				"all new ones were gone.",
+				"priority as machines that were already being deleted. Therefore, each pass deleted other machines, " +
+				"until all new ones were gone.",
 			Here: "Machines that are being deleted do not count as live and are not chosen for deletion. With any " +
 				"delete policy, one replica less leads to one deletion, and no machine is created again for it.",
 			Proofs: scenarios("incident-scaled-back-at-once"),
@@ -113,9 +113,9 @@ func clusterAPICore() []Incident {
 			Happened: "A deployment was scaled. Only the number of replicas changed, which is not part of the " +
 				"template of the machines. Nevertheless, a rolling update replaced all nodes of the deployment.",
 			Here: "Only a change of the provider, providerSpec, class, version or user data starts a rollout, and so " +
-				"does `rolloutAfter` when it has passed. Another notation of the same value is not a change. The " +
-				"test scales a fleet of a thousand machines during and after upgrades. It counts all instances that " +
-				"were ever created: one for each machine.",
+				"does `rolloutAfter` when it has passed. If the same value is written in another notation, this is " +
+				"not a change. The test scales a fleet of a thousand machines during and after upgrades. It counts " +
+				"all instances that were ever created, which must be one for each machine.",
 			Proofs: tests("test/install.TestUpgradeOverManyMachines"),
 		},
 		{
@@ -177,7 +177,7 @@ func clusterAPICore() []Incident {
 			Title: "Budgets blocked the drain of an unreachable node forever",
 			Happened: "An instance was stopped. Its pods could not end, and their disruption budgets had no healthy " +
 				"pod, so each eviction was refused. Without a drain timeout, the deletion of the machine never ended.",
-			Here: "Every drain has a deadline. Pods that a stopped kubelet cannot end do not delay it. In the " +
+			Here: "Every drain has a deadline. Pods that a stopped kubelet cannot end do not delay the drain. In the " +
 				"scenario incident-silent-node-under-budgets, a silent node has a volume and pods whose eviction no " +
 				"budget allows. Its machine is deleted within its timeouts.",
 			Proofs: scenarios("incident-silent-node-under-budgets", "drain-never-allowed"),
@@ -197,8 +197,8 @@ func clusterAPICore() []Incident {
 			Happened: "The controller created the infrastructure object first, and then the machine. When the " +
 				"cluster was deleted in between, the infrastructure object had no owner yet and was not notified. " +
 				"The deletion of the cluster did not finish.",
-			Here: "There is one object for each machine. It exists, with its finalizer, before the cloud is asked " +
-				"for anything. A deletion at any moment of a creation leaves nothing behind.",
+			Here: "There is one object for each machine. This object exists, with its finalizer, before the provider " +
+				"asks the cloud for anything. A deletion at any moment of a creation leaves nothing behind.",
 			Proofs: scenarios("create-then-delete", "namespace-deleted-at-creation"),
 		},
 		{
@@ -206,8 +206,9 @@ func clusterAPICore() []Incident {
 			Title: "One invalid machine set prevented the scaling of all others",
 			Happened: "A machine set was created with a label whose value was a boolean. The controller could no " +
 				"longer read the list of machine sets. No set was scaled until the invalid one was removed.",
-			Here: "The schema refuses a label that is not a string. The test disables all other validation and " +
-				"stores whatever else the schema admits. Another fleet is still scaled and rolled out.",
+			Here: "The schema refuses a label that is not a string. The test disables all other validation, and " +
+				"stores all other invalid objects that the schema admits. Another fleet is still scaled and rolled " +
+				"out.",
 			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 		{

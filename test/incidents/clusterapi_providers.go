@@ -73,7 +73,7 @@ func clusterAPIProviders() []Incident {
 				"so the creation was skipped. A moment later there was no server.",
 			Here: "A replacement under the same Machine deletes the old instance, waits until it is gone, and " +
 				"records that. Only then does the next attempt begin. If the cloud still shows the old instance, the " +
-				"provider does not take it for the new one.",
+				"provider does not mistake it for the new one.",
 			Proofs: scenarios("replace"),
 		},
 		{

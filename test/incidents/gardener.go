@@ -16,9 +16,9 @@ func gardenerLost() []Incident {
 				"The check took all of them for orphans and deleted the whole worker pool within seconds.",
 			Here: "While a cluster is unreachable, the provider does not look for orphans. It deletes orphans only " +
 				"when both clusters have been reachable for a whole check period. It reads a complete list of " +
-				"Machines from the API server, and an instance must have no Machine in two consecutive passes. If " +
-				"most instances seem to be orphans, or if the Node of an orphan is Ready, an administrator must " +
-				"confirm the deletion.",
+				"Machines from the API server. It deletes an instance only if the instance has no Machine in two " +
+				"consecutive passes. If most instances seem to be orphans, or if the Node of an orphan is Ready, an " +
+				"administrator must confirm the deletion.",
 			Proofs: scenarios("restart-in-outage", "orphans-in-outage", "orphans-seen-late", "machines-lost"),
 		},
 		{
@@ -28,8 +28,8 @@ func gardenerLost() []Incident {
 				"the old control plane was still running, but its API server was down. The controller was expected " +
 				"to freeze. Instead, it continued to act on the nodes of the fleet and removed them.",
 			Here: "Each process checks on its own whether both API servers answer. While one of them does not " +
-				"answer, MachineDeployments and MachineSets do not create, replace or roll out machines, and a drain " +
-				"or deletion waits before it begins. A leader that is no longer sure of its lease exits.",
+				"answer, MachineDeployments and MachineSets do not create, replace or roll out machines. A drain or " +
+				"deletion waits before it begins. A leader that is no longer sure of its lease exits.",
 			Proofs: slices.Concat(scenarios("target-outage", "control-outage"),
 				tests("test/e2e.TestTargetOutageLongerThanTimeouts",
 					"test/e2e.TestFrozenLeaderDoesNotActAfterResume")),
@@ -98,16 +98,16 @@ func gardenerLost() []Incident {
 				"the machine remained and blocked the deletion of the network. The controller was removed together " +
 				"with the last machine, so no cleanup followed.",
 			Here: "The provider calls Delete until the driver reports that the instance and all its parts are gone. " +
-				"Parts that belong to no instance are listed together with the orphans, and they are deleted by the " +
-				"same rules.",
+				"Parts that belong to no instance are listed together with the orphans and deleted under the same " +
+				"rules.",
 			Proofs: tests("providers/openstack/e2e.TestPartsOfKilledProviderAreDeleted"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#445", Theme: LeakedInstances,
 			Title: "An instance leaked because a step after its creation failed",
 			Happened: "An instance was created, but a later call failed: the template named a device that was not " +
-				"mapped. The whole creation counted as failed. The instance was not recorded. It continued to run " +
-				"and blocked the deletion of its subnet and its security group.",
+				"mapped. The whole creation counted as failed. The instance was not recorded. The instance continued " +
+				"to run, and blocked the deletion of its subnet and its security group.",
 			Here: "The provider records the provider ID as soon as the cloud reports it. If an answer is lost, the " +
 				"provider finds the instance by its tags. A Machine is removed only when all instances with its UID " +
 				"are gone, including those that a pending call may still create.",
@@ -151,10 +151,10 @@ func gardenerLost() []Incident {
 			Reference: "gardener/machine-controller-manager#415", Theme: StuckDrains,
 			Title: "Disruption budgets blocked a forced deletion",
 			Happened: "When a cluster is deleted or hibernated, all pods can be deleted at once. The drain still " +
-				"tried to evict them within their budgets, as often as the timeout of a normal drain allows. A " +
-				"budget that could not be met delayed the deletion of the cluster for that long.",
-			Here: "Each drain has one deadline. It also applies when all nodes are deleted at once and the pods have " +
-				"no other node. An annotation ends a drain at once, even after it has begun.",
+				"tried to evict them within their budgets, until the timeout of a normal drain had passed. A budget " +
+				"that allowed no eviction delayed the deletion of the cluster for that long.",
+			Here: "Each drain has one deadline. This deadline also applies when all nodes are deleted at once and " +
+				"the pods have no other node. An annotation ends a drain at once, even after it has begun.",
 			Proofs: scenarios("nowhere-to-go", "drain-forced"),
 		},
 		{

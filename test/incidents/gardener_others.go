@@ -21,8 +21,8 @@ func gardenerOthers() []Incident {
 			Title: "43 surplus machines in a large scale-up, and orphaned nodes after it",
 			Happened: "A machine set grew from 3 to 131 machines in several steps. The controller created about 43 " +
 				"surplus machines, noticed them, and deleted them seconds after their creation. The names of their " +
-				"nodes had not been recorded yet, because that write had a conflict. Their virtual machines booted " +
-				"and registered. The nodes remained in the cluster without an owner.",
+				"nodes had not been recorded yet, because this write had failed with a conflict. Their virtual " +
+				"machines booted and registered. The nodes remained in the cluster without an owner.",
 			Here: "A MachineSet creates a machine only if its view contains all of its own writes. After a restart " +
 				"or a lost answer, it reads a live list first. If a Machine is deleted during its creation, the " +
 				"provider waits until the instance of a pending call would be visible. It then finds the instance by " +
@@ -32,9 +32,9 @@ func gardenerOthers() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#1069", Theme: StaleCaches,
 			Title: "A machine was created and deleted at once because of an old replica count",
-			Happened: "Two controllers worked on the same scale-down. One had deleted the machines that an " +
-				"autoscaler had marked. The other still saw the former number of replicas. It created new machines " +
-				"as replacements, and deleted them as soon as it saw the new number.",
+			Happened: "Two controllers worked on the same scale-down. One of them had deleted the machines that an " +
+				"autoscaler had marked. The other controller still saw the former number of replicas. It created new " +
+				"machines as replacements, and deleted them as soon as it saw the new number.",
 			Here: "The MachineDeployment and its MachineSets use the same deletion order. A MachineSet chooses " +
 				"machines for deletion from a view that is at least as new as its own specification. It creates no " +
 				"machine beyond what its MachineDeployment allows.",
@@ -46,8 +46,9 @@ func gardenerOthers() []Incident {
 			Happened: "A machine set keeps the deletions that it expects in memory. During a rolling update, the " +
 				"memory and the cluster diverged. The set wanted to delete a machine and refused to expect the same " +
 				"deletion twice. It did nothing until the controller was restarted.",
-			Here: "Machinist keeps no expectations in memory. A controller decides from its cache only if the cache " +
-				"contains its own last write. After a write with an unknown outcome, it reads a live list.",
+			Here: "Machinist keeps no expectations in memory. A controller bases a decision on its cache only if the " +
+				"cache contains the controller's own last write. After a write with an unknown outcome, it reads a " +
+				"live list.",
 			Proofs: scenarios("roll", "scale-down"),
 		},
 		{
@@ -64,8 +65,8 @@ func gardenerOthers() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#811", Theme: ClocksAndZones,
 			Title: "A flapping node prevented the creation timeout of its machine",
-			Happened: "A machine must become a Ready node within its creation timeout. At each change of a condition " +
-				"of the node, the controller wrote the status and skipped the timeout check in this pass. The " +
+			Happened: "A machine must become a Ready node within its creation timeout. Each time a condition of the " +
+				"node changed, the controller wrote the status and skipped the timeout check in this pass. The " +
 				"controller never gave up a node whose conditions kept changing.",
 			Here: "The end of the creation timeout triggers a pass over the machine, regardless of other events. " +
 				"Condition changes of a Node that is not Ready do not delay this pass, and they do not cost one " +
@@ -79,7 +80,8 @@ func gardenerOthers() []Incident {
 				"Running. It did not check why the machine had been Unknown. A machine that was really broken " +
 				"started its timeout again and looked healthy.",
 			Here: "The status of a machine always shows what its Node reports. After an outage, only the timeouts " +
-				"that judge the machine start again. They can be extended to at most three times their length.",
+				"that decide whether the machine is healthy start again. An outage can extend a timeout to at most " +
+				"three times its length.",
 			Proofs: scenarios("target-outage", "control-outage"),
 		},
 		{
@@ -88,9 +90,9 @@ func gardenerOthers() []Incident {
 			Happened: "Machines of a bare-metal provider need more than 20 minutes to boot, so their creation " +
 				"timeout was set to 50 minutes. The bootstrap token in their user data was valid for a fixed 20 " +
 				"minutes. When the machines had booted, they could not join.",
-			Here: "A bootstrap token is valid for as long as its machine may take to join. If that is longer than a " +
-				"few hours, the provider extends the token while the machine may still join. The token is deleted " +
-				"when the machine runs.",
+			Here: "A bootstrap token is valid for as long as its machine may take to join. If this time is longer " +
+				"than a few hours, the provider extends the token while the machine may still join. The token is " +
+				"deleted when the machine runs.",
 			Proofs: slices.Concat(scenarios("slow-boot"),
 				tests("test/e2e.TestNodesJoinThroughUserDataTokenAndCSR")),
 		},
@@ -135,8 +137,8 @@ func gardenerOthers() []Incident {
 				"the code that deletes Nodes starts from a Machine. The node lifecycle controller of the cluster did " +
 				"not remove the Node either.",
 			Here: "The instance of such a Machine is an orphan. Because its Node is Ready, nothing is deleted until " +
-				"an administrator confirms it. Then the provider drains the Node and deletes it together with the " +
-				"instance.",
+				"an administrator confirms the deletion. Then the provider drains the Node and deletes it together " +
+				"with the instance.",
 			Proofs: slices.Concat(scenarios("finalizer-stripped"),
 				tests("test/e2e.TestAttackForcedCRDDeletionKeepsInstances")),
 		},
@@ -170,8 +172,8 @@ func gardenerOthers() []Incident {
 				"fleet. One machine set lost 21 machines in less than a minute, in steps of up to nine, until it was " +
 				"empty.",
 			Here: "The manager plans the deletion of an available machine only if enough machines stay available in " +
-				"all MachineSets of the MachineDeployment together. Right before a MachineSet deletes the machine, " +
-				"it reads its MachineDeployment again.",
+				"all MachineSets of the MachineDeployment together. Right before a MachineSet deletes such a " +
+				"machine, it reads its MachineDeployment again.",
 			Proofs: scenarios("autoscaler-roll"),
 		},
 		{

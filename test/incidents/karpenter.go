@@ -9,8 +9,8 @@ func karpenter() []Incident {
 			Reference: "kubernetes-sigs/karpenter#1100", Theme: DeletedFleets,
 			Title: "One wrong NotFound of a cloud deletes an instance",
 			Happened: "When a cloud answers that an instance does not exist, its node claim is deleted. A maintainer " +
-				"described that a cloud with inconsistent answers would thereby terminate instances whose nodes are " +
-				"healthy. The maintainer asked for a check that the node has stopped reporting.",
+				"explained that a cloud with inconsistent answers would cause the termination of instances whose " +
+				"nodes are healthy. The maintainer asked for a check that the node has stopped reporting.",
 			Here: "While the Node of the machine is Ready, a NotFound has no consequence. If the Node is not Ready, " +
 				"two reads must answer NotFound, and the cloud must show the instance of another machine of the " +
 				"class whose Node is Ready. If the cloud denies that instance too, the provider ignores the answer " +
@@ -139,15 +139,15 @@ func karpenter() []Incident {
 				"its configuration. The API server refused each write of the affected objects with \"certificate " +
 				"signed by unknown authority\".",
 			Here: "The processes manage the certificate and its authority, in one Secret for all replicas. API " +
-				"servers trust a new authority before it signs certificates, and no request is lost during its " +
-				"replacement.",
+				"servers trust a new authority before this authority signs certificates, and no request is lost " +
+				"during the replacement.",
 			Proofs: tests("test/e2e.TestNoAdmissionRequestIsLost"),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#2104", Theme: Quota,
 			Title: "Reads used up the rate limit of the cloud, and nodes were scaled down",
 			Happened: "Ten to twenty minutes after a migration, read-only calls had used up the retry quota of the " +
-				"cloud client. Launches failed with that error, and nodes were scaled down.",
+				"cloud client. Launches failed because of this, and nodes were scaled down.",
 			Here: "A settled machine makes no calls to the cloud. Each machine whose calls are refused waits longer " +
 				"after each failure, with jitter.",
 			Proofs: slices.Concat(scenarios("rate-limited"),

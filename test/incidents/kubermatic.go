@@ -51,9 +51,9 @@ func kubermatic() []Incident {
 		{
 			Reference: "kubermatic/machine-controller#811", Theme: LeakedInstances,
 			Title: "A creation that failed halfway lost its finalizer",
-			Happened: "A cloud created the virtual machine and then answered with an error. The controller took the " +
-				"creation for failed and removed the finalizer. When the machine was deleted later, its virtual " +
-				"machine, disk and interface were not deleted.",
+			Happened: "A cloud created the virtual machine and then answered with an error. The controller assumed " +
+				"that the creation had failed, and removed the finalizer. When the machine was deleted later, its " +
+				"virtual machine, disk and interface were not deleted.",
 			Here: "No error of a creation removes a finalizer. The finalizer is removed when the cloud reports that " +
 				"the instance is gone. If no instance is recorded, it is removed when two lookups, one settle time " +
 				"apart, have found nothing.",
@@ -95,8 +95,9 @@ func kubermatic() []Incident {
 			Happened: "A deployment was deleted, and all its resources in the cloud were gone. Some machines " +
 				"remained with the finalizers for disks and interfaces. This happened only sometimes. A race between " +
 				"a cached read and a write was suspected.",
-			Here: "There is one finalizer. The provider removes it with a patch that names the version that it has " +
-				"read. After a conflict, a lost answer or a stale cache, another pass follows.",
+			Here: "There is one finalizer. The provider removes it with a patch that succeeds only if the object has " +
+				"not changed since the provider read it. After a conflict, a lost answer or a stale cache, another " +
+				"pass follows.",
 			Proofs: scenarios("delete", "scale-down"),
 		},
 		{
@@ -116,9 +117,9 @@ func kubermatic() []Incident {
 			Happened: "A project had used up its limit of 3600 requests an hour. The validating webhook asked the " +
 				"cloud for its locations, and refused each new machine with the error of the cloud. Machine sets " +
 				"failed to create machines, and nodes were reported as unschedulable.",
-			Here: "Admission never calls a cloud. When a call is refused, the provider waits: the machines stay as " +
-				"they are, and the waits grow. If the cloud states when to try again, the provider waits at least " +
-				"that long.",
+			Here: "Admission never calls a cloud. When a call is refused, the provider waits, and each wait is " +
+				"longer than the one before. The machines do not change. If the cloud states when to try again, the " +
+				"provider waits at least that long.",
 			Proofs: slices.Concat(scenarios("rate-limited"),
 				tests("test/e2e.TestFleetWorksWithCloudSemantics", "providers/openstack/e2e.TestTheDriverConforms")),
 		},
@@ -136,7 +137,7 @@ func kubermatic() []Incident {
 			Reference: "kubermatic/machine-controller#813", Theme: Nodes,
 			Title: "A reused address paired the node of an old machine with a new one",
 			Happened: "A cloud assigned the address of a deleted instance to the next one at once. The controller " +
-				"matched nodes and machines by their addresses. It labelled the old Node as the Node of the new " +
+				"matched nodes and machines by their addresses. It labeled the old Node as the Node of the new " +
 				"machine and did not delete it. Clusters became unstable.",
 			Here: "The provider ID decides to which machine a Node belongs. An address never does. The provider " +
 				"deletes a Node by its UID, and only if it is the Node of the deleted instance.",
@@ -162,8 +163,8 @@ func kubermatic() []Incident {
 				"dereferences. The controller panicked, restarted, processed the same machine and panicked again. It " +
 				"served no other machine of the cluster.",
 			Here: "Admission refuses an invalid object and names the field. If an invalid object exists anyway, it " +
-				"gets a condition and affects no other object. A panic during a pass is caught and counts as an " +
-				"error of that object.",
+				"gets a condition and affects no other object. If a pass panics, the panic is caught and counts as " +
+				"an error of the object.",
 			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 	}

@@ -39,8 +39,8 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/machine-api-operator#490", Theme: Nodes,
 			Title: "The Node was deleted while its instance was still running",
-			Happened: "The machine controller deleted the Node before the instance had ended. Kubernetes takes the " +
-				"deletion of a Node for proof that no pod runs there. As a result, a StatefulSet could have two pods " +
+			Happened: "The machine controller deleted the Node before the instance had ended. For Kubernetes, the " +
+				"deletion of a Node proves that no pod runs there. As a result, a StatefulSet could have two pods " +
 				"with the same name at the same time.",
 			Here: "The provider deletes the Node only after the instance is certainly gone. The simulation checks " +
 				"this for each deletion of a Node.",
@@ -77,9 +77,9 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/machine-api-operator#1066", Theme: StuckDrains,
 			Title: "Two machines that were drained at once waited for each other",
-			Happened: "Several control plane machines were drained at the same time. Each drain waited for a pod " +
-				"whose disruption budget was used up by the other drain. No drain could end: a deadlock. Workloads " +
-				"whose budgets conflict in this way can have the same problem.",
+			Happened: "Several control plane machines were drained at the same time. Each drain waited for a pod, " +
+				"but another drain had used up the disruption budget of this pod. No drain could end: a deadlock. " +
+				"Workloads whose budgets conflict in this way can have the same problem.",
 			Here: "Each drain has a deadline. In the last part of a drain, pods whose eviction no budget allows are " +
 				"deleted with their grace period, so drains that wait for each other end. One scenario drains two " +
 				"machines of one budget at the same time. In the other scenario, the budget never allows the " +
@@ -90,8 +90,8 @@ func openshift() []Incident {
 			Reference: "openshift/machine-api-operator#644", Theme: Stampedes,
 			Title: "A changed label orphaned machines, and all were created again",
 			Happened: "The controller no longer set a label by which machine sets select their machines. Where sets " +
-				"and machines had different values, machines would have become orphans, and new instances would have " +
-				"been created for all of them.",
+				"and machines had different values of this label, machines would have become orphans, and new " +
+				"instances would have been created for all of them.",
 			Here: "Labels of the template are updated on existing machines. Machines that no longer match count " +
 				"towards the ceiling of their MachineSet.",
 			Proofs: scenarios("incident-policy-relabels"),
@@ -118,18 +118,17 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/cluster-api-provider-libvirt#109", Theme: BadInput,
 			Title: "An invalid machine set launched instances without limit",
-			Happened: "At the creation of a machine set, it was not checked whether its template matches its " +
-				"selector. Such a set created one machine after the other, and the controller launched an instance " +
-				"for each.",
-			Here: "The API refuses such a MachineSet. If one is stored anyway, it creates nothing and reports " +
-				"InvalidSelector.",
+			Happened: "When a machine set was created, it was not checked whether its template matches its selector. " +
+				"Such a set created one machine after the other, and the controller launched an instance for each.",
+			Here: "The API refuses such a MachineSet. If such a MachineSet is stored anyway, it creates nothing and " +
+				"reports InvalidSelector.",
 			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 		{
 			Reference: "openshift/cluster-machine-approver#321", Theme: Certificates,
 			Title: "Certificates waited a quarter of an hour for an address",
 			Happened: "A kubelet requested its serving certificate when the machine had a node but no addresses yet. " +
-				"The approver took the empty list for a permanent mismatch. The request remained pending until the " +
+				"The approver treated the empty list as a permanent mismatch. The request remained pending until the " +
 				"kubelet sent another one 15 minutes later.",
 			Here: "If the provider does not know the addresses yet, it is asked again after 30 seconds. In an " +
 				"earlier version, the empty answer was used for 5 minutes, and an event reported that the address is " +
@@ -139,9 +138,8 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/cluster-machine-approver#31", Theme: Certificates,
 			Title: "A hundred pending requests stopped all approvals",
-			Happened: "When more than 100 certificate requests were pending, the approver took that for an attack " +
-				"and stopped approving requests. A fleet that grows fast has as many requests, and its nodes did not " +
-				"join.",
+			Happened: "When more than 100 certificate requests were pending, the approver assumed an attack and " +
+				"stopped approving requests. A fleet that grows fast has as many requests, so its nodes did not join.",
 			Here: "Each request is judged separately. In the scenario, a fleet grows while 120 requests that belong " +
 				"to no machine are pending.",
 			Proofs: scenarios("incident-requests-of-nobody"),

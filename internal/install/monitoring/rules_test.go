@@ -60,7 +60,7 @@ func TestEveryAlertHasSeverityAndTexts(t *testing.T) {
 }
 
 // sections are the sections of a runbook.
-var sections = []string{"## What it means", "## Where it comes from", "## What to check", "## What to do"}
+var sections = []string{"## What it means", "## Causes", "## What to check", "## What to do"}
 
 func TestEveryAlertHasARunbook(t *testing.T) {
 	pages, err := filepath.Glob("../../../docs/runbooks/Machinist*.md")

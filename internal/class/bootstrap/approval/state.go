@@ -16,7 +16,7 @@ const (
 	answerValid = 5 * time.Minute
 	// answerRetry is the delay until the provider is asked again after an error, or after an answer that lacks the name or
 	// an IP address.
-	answerRetry = 30 * time.Second
+	answerRetry = 10 * time.Second
 	// reportInterval is the minimum time between two reports about the same machine with the same reason.
 	// Kubernetes deletes a pending request after a day.
 	reportInterval = 24 * time.Hour

@@ -65,6 +65,10 @@ images: ## Build an image of each program into dist/images; VERSION=v1.2.3, PLAT
 	cd hack/images && GOWORK=off $(GO) build -o ../../bin/images .
 	bin/images build --root . --version "$(VERSION)" --platforms "$(PLATFORMS)" --push "$(PUSH)" $(ARGS)
 
+.PHONY: release-rehearsal
+release-rehearsal: go ## Build, publish, sign and verify a release of the last commit, with a registry on this machine
+	$$(hack/tool.sh release .) rehearse
+
 .PHONY: controlplane
 controlplane: go ## Download or build etcd, kube-apiserver and the other programs of a control plane into the cache; CONTROLPLANE=build|download|auto
 	$(BUILD) controlplane
@@ -107,6 +111,7 @@ race: controlplane ## Run the tests of packages in which goroutines share memory
 .PHONY: test-tools
 test-tools: ## Test the tools that are separate Go modules
 	cd hack/images && GOWORK=off $(GO) vet ./... && GOWORK=off $(GOTEST) -vet=off ./...
+	cd hack/release && GOWORK=off $(GO) vet ./... && GOWORK=off $(GOTEST) -vet=off ./...
 
 .PHONY: test-outside
 test-outside: ## Build a provider in a separate repository, as docs/provider-guide.md describes

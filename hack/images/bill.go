@@ -27,20 +27,34 @@ type bill struct {
 	artifact v1.Image
 }
 
-// bill creates the bill of materials of a binary. It reads the modules from the binary itself.
+// bill creates the bill of materials of a binary, and the artifact that attaches the bill to the image of the binary.
 func (b *build) bill(p program, platform v1.Platform, path string, image v1.Image) (bill, error) {
 	result := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
+	digest, err := image.Digest()
+	if err != nil {
+		return result, err
+	}
+	if result.content, err = b.materials(path, digest); err != nil {
+		return result, err
+	}
+	result.artifact, err = b.attach(result.name, result.content, image)
+	return result, err
+}
+
+// materials returns the bill of materials of a binary. It reads the modules from the binary itself. The serial number
+// is derived from the digest, which is that of the image or of the binary.
+func (b *build) materials(path string, digest v1.Hash) ([]byte, error) {
 	generator, err := bin.NewGenerator(path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true),
 		bin.WithVersionOverride(b.source.version))
 	if err != nil {
-		return result, err
+		return nil, err
 	}
 	bom, err := generator.Generate()
 	if err != nil {
-		return result, fmt.Errorf("bill of materials: %w", err)
+		return nil, fmt.Errorf("bill of materials: %w", err)
 	}
 	if err := b.nameOwnModules(bom, path); err != nil {
-		return result, err
+		return nil, err
 	}
 	properties := append(*bom.Metadata.Properties, cyclonedx.Property{Name: "cdx:gomod:build:vcs:revision",
 		Value: b.source.stamp()})
@@ -48,19 +62,13 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 	bom.Metadata.Timestamp = b.source.time.Format(time.RFC3339)
 	bom.Metadata.Tools = &cyclonedx.ToolsChoice{Components: &[]cyclonedx.Component{{
 		Type: cyclonedx.ComponentTypeApplication, Name: "cyclonedx-gomod", Version: generatorVersion()}}}
-	digest, err := image.Digest()
-	if err != nil {
-		return result, err
-	}
 	bom.SerialNumber = serialNumber(digest)
 	var text bytes.Buffer
 	encoder := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON)
 	if err := encoder.SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
-		return result, fmt.Errorf("bill of materials: %w", err)
+		return nil, fmt.Errorf("bill of materials: %w", err)
 	}
-	result.content = text.Bytes()
-	result.artifact, err = b.attach(result.name, result.content, image)
-	return result, err
+	return text.Bytes(), nil
 }
 
 // nameOwnModules corrects the names and versions of modules of this repository. A go.mod file replaces these modules
@@ -116,7 +124,7 @@ func replaceReference(bom *cyclonedx.BOM, from, to string) {
 	}
 }
 
-// serialNumber returns a UUID of version 8 (custom) that is derived from the digest of an image.
+// serialNumber returns a UUID of version 8 (custom) that is derived from a digest.
 func serialNumber(digest v1.Hash) string {
 	id := sha1.Sum([]byte(digest.String()))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

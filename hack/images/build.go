@@ -53,7 +53,7 @@ func buildCommand(ctx context.Context, args []string) error {
 	}
 	destination, err := parsePrefix(*push)
 	if err != nil {
-		return err
+		return fmt.Errorf("--push: %w", err)
 	}
 	b, err := newBuild(ctx, *root, *version, platforms, only)
 	if err != nil {
@@ -78,12 +78,12 @@ func buildCommand(ctx context.Context, args []string) error {
 // newBuild returns a build of programs of a repository.
 func newBuild(ctx context.Context, root, version string, platforms, only []string) (*build, error) {
 	b := &build{root: root, roots: publicRoots, log: os.Stderr}
-	b.notices = func(ctx context.Context) ([]byte, error) { return notices(ctx, root) }
+	b.notices = func(ctx context.Context) ([]byte, error) { return notices(ctx, root, b.platforms) }
 	var err error
 	if b.source, err = readSource(ctx, root, version); err != nil {
 		return nil, err
 	}
-	if b.platforms, err = parsePlatforms(platforms); err != nil {
+	if b.platforms, err = parsePlatforms(platforms, "linux"); err != nil {
 		return nil, err
 	}
 	if b.programs, err = findPrograms(root, only); err != nil {
@@ -92,16 +92,16 @@ func newBuild(ctx context.Context, root, version string, platforms, only []strin
 	return b, nil
 }
 
-// parsePlatforms parses the names of platforms.
-func parsePlatforms(names []string) ([]v1.Platform, error) {
+// parsePlatforms parses the names of platforms, which must have one of the operating systems.
+func parsePlatforms(names []string, systems ...string) ([]v1.Platform, error) {
 	if len(names) == 0 {
 		names = []string{"linux/amd64", "linux/arm64"}
 	}
 	var platforms []v1.Platform
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		p, err := v1.ParsePlatform(name)
-		if err != nil || p.OS != "linux" || p.Architecture == "" || p.Variant != "" {
-			return nil, fmt.Errorf("--platforms: %q is not a platform such as linux/amd64", name)
+		if err != nil || !slices.Contains(systems, p.OS) || p.Architecture == "" || p.Variant != "" {
+			return nil, fmt.Errorf("--platforms: %q is not a platform such as %s/amd64", name, systems[0])
 		}
 		platforms = append(platforms, *p)
 	}

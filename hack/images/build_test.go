@@ -17,6 +17,7 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -275,6 +276,30 @@ func TestBillOfMaterialsNamesMainModule(t *testing.T) {
 	}
 	if bytes.Contains(content, []byte("../..")) {
 		t.Errorf("the bill contains relative folders:\n%s", content)
+	}
+}
+
+func TestBinariesOfOtherSystemsAreDescribed(t *testing.T) {
+	root, _ := built(t)
+	b := newTestBuild(t, root)
+	b.platforms = []v1.Platform{platformOf(t, "darwin/arm64"), platformOf(t, "windows/amd64")}
+	out := t.TempDir()
+	if err := b.writeBinaries(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"LICENSE", "THIRD_PARTY_NOTICES", "darwin/arm64/hello", "darwin/arm64/hello.cdx.json",
+		"windows/amd64/acme.exe", "windows/amd64/acme.cdx.json"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s is missing or empty: %v", name, err)
+		}
+	}
+	binary, err := os.ReadFile(filepath.Join(out, "windows/amd64/acme.exe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.checkProgram(t.Context(), binary, "acme", platformOf(t, "windows/arm64"))
+	if err == nil || !strings.Contains(err.Error(), "the program is for windows/amd64") {
+		t.Errorf("got %v for a program of another platform", err)
 	}
 }
 

@@ -93,12 +93,24 @@ func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, 
 	if len(files) != 3 {
 		return fmt.Errorf("the image has %d files, want the program and two files with licences", len(files))
 	}
-	if err := checkStatic(files[program], platform); err != nil {
-		return fmt.Errorf("the program: %w", err)
+	return b.checkProgram(ctx, files[program], program, platform)
+}
+
+// checkProgram returns an error if a binary is for another platform, needs a dynamic loader of Linux, lacks root
+// certificates, or reports another version.
+func (b *build) checkProgram(ctx context.Context, binary []byte, program string, platform v1.Platform) error {
+	if platform.OS == "linux" {
+		if err := checkStatic(binary, platform); err != nil {
+			return fmt.Errorf("the program: %w", err)
+		}
 	}
-	info, err := buildinfo.Read(bytes.NewReader(files[program]))
+	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return fmt.Errorf("the program: %w", err)
+	}
+	if system, architecture := setting(info, "GOOS"), setting(info, "GOARCH"); system != platform.OS ||
+		architecture != platform.Architecture {
+		return fmt.Errorf("the program is for %s/%s", system, architecture)
 	}
 	if b.roots != "" && !contains(info, b.roots) {
 		return fmt.Errorf("the program lacks root certificates: none of its packages imports %s", b.roots)
@@ -106,7 +118,17 @@ func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, 
 	if platform.OS != runtime.GOOS || platform.Architecture != runtime.GOARCH {
 		return nil
 	}
-	return b.checkVersion(ctx, files[program], program)
+	return b.checkVersion(ctx, binary, program)
+}
+
+// setting returns a setting of the build of a program.
+func setting(info *buildinfo.BuildInfo, key string) string {
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
 }
 
 func contains(info *buildinfo.BuildInfo, module string) bool {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -15,7 +17,11 @@ const programTags = "grpcnotrace"
 const versionPackage = "machinist.dev/machinist/internal/platform/version"
 
 func binaryPath(folder string, platform v1.Platform, p program) string {
-	return filepath.Join(folder, platform.OS, platform.Architecture, p.name)
+	name := p.name
+	if platform.OS == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(folder, platform.OS, platform.Architecture, name)
 }
 
 // compile builds the programs for a platform in a folder. It overrides the environment variables that could change the
@@ -52,8 +58,8 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	return nil
 }
 
-// notices returns the license notices of all modules that are linked into the programs.
-func notices(ctx context.Context, root string) ([]byte, error) {
+// notices returns the license notices of all modules that are linked into the programs for the platforms.
+func notices(ctx context.Context, root string, platforms []v1.Platform) ([]byte, error) {
 	modules, err := filepath.Glob(filepath.Join(root, "providers", "*", "go.mod"))
 	if err != nil {
 		return nil, err
@@ -66,6 +72,13 @@ func notices(ctx context.Context, root string) ([]byte, error) {
 		}
 		folders += ",../../" + filepath.ToSlash(relative)
 	}
+	var systems []string
+	for _, p := range platforms {
+		if !slices.Contains(systems, p.OS) {
+			systems = append(systems, p.OS)
+		}
+	}
 	tools := filepath.Join(root, "hack", "tools")
-	return output(ctx, tools, []string{"GOWORK=off"}, "go", "run", "./notices", "-goos", "linux", "-folders", folders)
+	return output(ctx, tools, []string{"GOWORK=off"}, "go", "run", "./notices", "-goos", strings.Join(systems, ","),
+		"-folders", folders)
 }

@@ -1,12 +1,17 @@
 // Command images builds the container images of the programs in this repository, and serves them as a registry.
 //
 //	images build [--out dist/images] [--version v1.2.3] [--platforms linux/amd64,linux/arm64] [--push registry/prefix]
+//	images push [--layout dist/images] registry/prefix
 //	images serve [--layout dist/images]... [--address-file FILE]
+//	images binaries --programs machinist --platforms darwin/arm64 [--out dist/binaries] [--version v1.2.3]
 //
 // build writes an OCI image layout with an image for each program and platform. An image contains only the program, its
 // license, and the licenses of the modules that are linked into it. It has no shell, no user database and no temporary
 // folder. The same commit and the same version of Go give the same digests, because all times are the time of the
 // commit.
+//
+// binaries compiles programs in the same way for systems that have no images, and writes a bill of materials next to
+// each.
 package main
 
 import (
@@ -35,15 +40,19 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name a command: build or serve")
+		return errors.New("name a command: build, push, serve or binaries")
 	}
 	switch args[0] {
 	case "build":
 		return buildCommand(ctx, args[1:])
+	case "push":
+		return pushCommand(ctx, args[1:])
 	case "serve":
 		return serveCommand(ctx, args[1:])
+	case "binaries":
+		return binariesCommand(ctx, args[1:])
 	default:
-		return fmt.Errorf("unknown command %q: use build or serve", args[0])
+		return fmt.Errorf("unknown command %q: use build, push, serve or binaries", args[0])
 	}
 }
 

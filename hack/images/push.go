@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -14,6 +17,22 @@ import (
 // prefix is the destination of a push. It consists of a registry and the beginning of the names of repositories.
 type prefix string
 
+func pushCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("images push", flag.ContinueOnError)
+	folder := flags.String("layout", filepath.Join("..", "..", "dist", "images"), "image layout to push")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("images push: name one registry and prefix, such as registry.example.com/machinist")
+	}
+	destination, err := parsePrefix(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	return (&imageLayout{folder: *folder}).push(ctx, destination, os.Stdout)
+}
+
 // parsePrefix parses a prefix. It is called before the build, so that an invalid prefix is reported early. If the
 // prefix is empty, the images are not pushed.
 func parsePrefix(text string) (prefix, error) {
@@ -21,7 +40,7 @@ func parsePrefix(text string) (prefix, error) {
 		return "", nil
 	}
 	if _, err := name.NewRepository(text+"/machinist", name.StrictValidation); err != nil {
-		return "", fmt.Errorf("--push: %q is not a registry and prefix such as registry.example.com/machinist: %w", text, err)
+		return "", fmt.Errorf("%q is not a registry and prefix such as registry.example.com/machinist: %w", text, err)
 	}
 	return prefix(text), nil
 }

@@ -2,7 +2,7 @@
 // binary, it prints the version, the kind of the license, and the texts of the files LICENSE and NOTICE. It prints each
 // text once, even if several modules have it.
 //
-//	notices [-folders DIR,...] [-goos linux] > THIRD_PARTY_NOTICES
+//	notices [-folders DIR,...] [-goos linux,...] > THIRD_PARTY_NOTICES
 //
 // It fails if a module has no license file, or if a license does not permit distributing the binaries under the license
 // of this repository (Apache 2.0).
@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -29,10 +30,10 @@ import (
 
 func main() {
 	folders := flag.String("folders", ".", "folders of modules, separated by commas; the binaries are the packages in ./cmd/...")
-	goos := flag.String("goos", "", "operating system of the binaries (default: the system of this machine)")
+	goos := flag.String("goos", runtime.GOOS, "operating systems of the binaries, separated by commas")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
-	if err := errors.Join(run(strings.Split(*folders, ","), *goos, out), out.Flush()); err != nil {
+	if err := errors.Join(run(strings.Split(*folders, ","), strings.Split(*goos, ","), out), out.Flush()); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)
 	}
@@ -55,8 +56,8 @@ type text struct {
 	modules []string
 }
 
-func run(folders []string, goos string, out io.Writer) error {
-	modules, err := linked(folders, goos)
+func run(folders, systems []string, out io.Writer) error {
+	modules, err := linked(folders, systems)
 	if err != nil {
 		return err
 	}
@@ -88,39 +89,13 @@ func run(folders []string, goos string, out io.Writer) error {
 
 // linked returns the modules that are linked into the binaries, including the standard library of Go. It excludes the
 // modules of this repository.
-func linked(folders []string, goos string) ([]module, error) {
+func linked(folders, systems []string) ([]module, error) {
 	byPath := map[string]module{}
 	for _, folder := range folders {
-		list := exec.Command("go", "list", "-deps", "-json=Module,Standard", "./cmd/...")
-		list.Dir, list.Stderr = folder, os.Stderr
-		if goos != "" {
-			list.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
-		}
-		output, err := list.Output()
-		if err != nil {
-			return nil, fmt.Errorf("list the dependencies of the binaries in %s: %w", folder, err)
-		}
-		for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-			var p struct {
-				Standard bool
-				Module   *struct {
-					module
-					Replace *module
-				}
+		for _, system := range systems {
+			if err := addLinked(byPath, folder, system); err != nil {
+				return nil, err
 			}
-			if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("parse the output of go list in %s: %w", folder, err)
-			}
-			if p.Module == nil || p.Module.Main || strings.HasPrefix(p.Module.Path, "machinist.dev/machinist") {
-				continue
-			}
-			m := p.Module.module
-			if r := p.Module.Replace; r != nil {
-				m.Dir, m.Version = r.Dir, cmp.Or(r.Version, m.Version)
-			}
-			byPath[m.Path] = m
 		}
 	}
 	root, err := exec.Command("go", "env", "GOROOT", "GOVERSION").Output()
@@ -138,6 +113,38 @@ func linked(folders []string, goos string) ([]module, error) {
 	}
 	slices.SortFunc(modules, func(a, b module) int { return cmp.Compare(a.Path, b.Path) })
 	return modules, nil
+}
+
+// addLinked adds the modules of the binaries of one folder for one operating system.
+func addLinked(byPath map[string]module, folder, system string) error {
+	list := exec.Command("go", "list", "-deps", "-json=Module,Standard", "./cmd/...")
+	list.Dir, list.Stderr, list.Env = folder, os.Stderr, append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	output, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list the dependencies of the binaries in %s: %w", folder, err)
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p struct {
+			Standard bool
+			Module   *struct {
+				module
+				Replace *module
+			}
+		}
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("parse the output of go list in %s: %w", folder, err)
+		}
+		if p.Module == nil || p.Module.Main || strings.HasPrefix(p.Module.Path, "machinist.dev/machinist") {
+			continue
+		}
+		m := p.Module.module
+		if r := p.Module.Replace; r != nil {
+			m.Dir, m.Version = r.Dir, cmp.Or(r.Version, m.Version)
+		}
+		byPath[m.Path] = m
+	}
 }
 
 var (

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// release is a release in a folder. The step build creates the folder, and the other steps read it.
+type release struct {
+	folder string
+	// Tag is the version with a leading v.
+	Tag string `json:"tag"`
+	// Commit is the commit of the tag, and Time is the time of the commit.
+	Commit string    `json:"commit"`
+	Time   time.Time `json:"time"`
+	// Registry is the registry of the images and charts, with a prefix.
+	Registry string `json:"registry"`
+	// Repository is the URL of the repository for users, in the layout of GitHub.
+	Repository string `json:"repository"`
+}
+
+// Names in the folder of a release.
+const (
+	descriptionFile = "release.json"
+	notesFile       = "notes.md"
+	imagesFolder    = "images"   // the layout of the images
+	chartsFolder    = "charts"   // the packaged charts
+	binariesFolder  = "binaries" // the programs for the archives
+	filesFolder     = "files"    // the files that users download
+)
+
+// Names in the folder of files. The signed checksums cover all other files, and so also the digests of images and
+// charts.
+const (
+	checksumsFile = "checksums.txt"
+	signatureFile = "checksums.txt.sigstore.json"
+	digestsFile   = "digests.txt"
+	krewFile      = "krew-machinist.yaml"
+)
+
+// version returns the version of the charts, which has no leading v.
+func (r *release) version() string { return strings.TrimPrefix(r.Tag, "v") }
+
+// path returns the path of a file in the folder of the release.
+func (r *release) path(elements ...string) string {
+	return filepath.Join(append([]string{r.folder}, elements...)...)
+}
+
+// file returns the path of a file that users download.
+func (r *release) file(name string) string { return r.path(filesFolder, name) }
+
+// downloads returns the URL of the folder from which users download the files.
+func (r *release) downloads() string { return r.Repository + "/releases/download/" + r.Tag }
+
+// image returns the repository of the image of a program.
+func (r *release) image(program string) (name.Repository, error) {
+	return name.NewRepository(r.Registry+"/"+program, name.StrictValidation)
+}
+
+// chart returns the repository of a chart. The prefix separates the chart machinist from the image machinist.
+func (r *release) chart(chart string) (name.Repository, error) {
+	return name.NewRepository(r.Registry+"/charts/"+chart, name.StrictValidation)
+}
+
+// load reads the description of the release in a folder.
+func load(folder string) (*release, error) {
+	text, err := os.ReadFile(filepath.Join(folder, descriptionFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s contains no release: run `release build` first", folder)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &release{folder: folder}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, descriptionFile), err)
+	}
+	return r, nil
+}
+
+// create creates the folder of the release, and replaces an earlier release in that folder.
+func (r *release) create() error {
+	entries, err := os.ReadDir(r.folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(entries) > 0 {
+		if _, err := os.Stat(r.path(descriptionFile)); err != nil {
+			return fmt.Errorf("%s does not contain a release, and was not replaced", r.folder)
+		}
+	}
+	if err := os.RemoveAll(r.folder); err != nil {
+		return err
+	}
+	for _, folder := range []string{chartsFolder, filesFolder} {
+		if err := os.MkdirAll(r.path(folder), 0o755); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.path(descriptionFile), append(text, '\n'), 0o644)
+}

@@ -13,31 +13,28 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for an instance that exists. A cloud with eventual consistency does so for some seconds
-// after it accepted the creation of the instance, and later a read may still reach an outdated replica. If an instance
-// counts as absent, its machine is replaced and its instance is deleted. Therefore, only the code in this file may
-// conclude from NotFound, or from Gone, that an instance is absent. All of these conditions must hold:
+// A cloud may answer NotFound for an instance that exists. With eventual consistency, this happens for some seconds
+// after the creation, and later if a read reaches an outdated replica. If an instance counts as absent, the controller
+// replaces its Machine and deletes the instance. Therefore, only the code in this file may conclude from NotFound or
+// Gone that an instance is absent. All of these conditions must hold:
 //
 //   - The driver's settle time has passed since the instance was created or adopted.
-//   - Two reads in a row returned NotFound. A read that finds the instance, a failed read and a Ready Node reset the
-//     count.
-//   - The cloud does not also answer NotFound for other instances that are known to run (absence_witness.go).
+//   - Two reads in a row returned NotFound. A successful read, a failed read and a Ready Node reset the count.
+//   - The cloud finds other instances that are known to run (absence_witness.go).
 
-// maxRecheck is the maximum time between the two reads.
 const maxRecheck = 15 * time.Second
 
-// recheckAfter returns the minimum time between the first and the second read. An earlier second read would prove
-// nothing. The settle time shows how outdated the reads of this cloud can be. A quarter of the settle time is enough
-// for a replica to catch up. It is also short enough to replace a preempted instance within seconds.
+// recheckAfter returns the minimum time between the first and the second read. A quarter of the settle time gives an
+// outdated replica enough time to catch up. A preempted instance is still replaced within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is the age at which the cloud must show an instance, even if another process created the instance. It is
-// longer than the longest call, and longer than the maximum difference between the clocks of two processes.
+// longLaunched is the age at which the cloud must show an instance, even if another process created the instance. It
+// exceeds the longest call plus the maximum clock skew between two processes.
 const longLaunched = 10 * time.Minute
 
-// showsWithin returns how long the cloud may still fail to show the recorded instance. A result of zero or less means
-// that the cloud must already show it. If this process created or adopted the instance, it knows when that call ended.
-// If another process did so, that call ended before this process became the leader.
+// showsWithin returns how long the cloud may still fail to show the recorded instance. If the result is zero or less,
+// the cloud must already show the instance. If another process created the instance, its call ended before this process
+// became the leader.
 func (s *instanceStep) showsWithin() time.Duration {
 	settle := s.Cloud.CreateSettle()
 	since := s.states.createdAt(s.machine)
@@ -46,7 +43,7 @@ func (s *instanceStep) showsWithin() time.Duration {
 		switch {
 		case launched == nil:
 		case launched.Reason == v1beta1.ReasonInstanceVanished:
-			return 0 // An earlier pass found it absent.
+			return 0 // An earlier pass found that the instance is absent.
 		case launched.Status == metav1.ConditionTrue && s.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
 			return 0
 		}
@@ -55,9 +52,8 @@ func (s *instanceStep) showsWithin() time.Duration {
 	return since.Add(settle).Sub(s.now)
 }
 
-// countsAsAbsent is called when the cloud has answered NotFound to a read by provider ID. It records the answer, and
-// reports whether the instance counts as absent. If this cannot be decided yet, the Machine is requeued for the time at
-// which it can be decided.
+// countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It reports whether the instance
+// counts as absent. If this is still open, the Machine is requeued.
 func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
 	if left := s.showsWithin(); left > 0 {
 		s.undecided = true
@@ -68,7 +64,7 @@ func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolv
 	recheck := recheckAfter(s.Cloud.CreateSettle())
 	first := s.states.get(s.machine).instance.missingSince
 	if first.IsZero() {
-		first = s.Clock.Now() // The second read must be recheck later than this answer, not than the start of the pass.
+		first = s.Clock.Now() // The interval begins with this answer, not with the start of the pass.
 		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if s.now.Sub(first) >= recheck {
 		return s.absenceConfirmed(ctx, inputs)
@@ -78,7 +74,6 @@ func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolv
 	return false
 }
 
-// noteShown resets the count of NotFound answers. It is called when a read or a Ready Node contradicts the last answer.
 func (s *instanceStep) noteShown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
 		s.states.update(s.machine, func(m *machineState) {
@@ -87,11 +82,11 @@ func (s *instanceStep) noteShown() {
 	}
 }
 
-// followAbsent handles a Machine whose instance is not shown by the cloud. If the status contains the instance (known
-// is true), the status stays unchanged until the instance counts as absent. Until then, the Node may still register.
+// followAbsent handles a Machine whose instance is not shown by the cloud. If the status already contains the instance
+// (known is true), the status stays unchanged until the instance counts as absent.
 func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
-		return onMachine // Its owner replaces it.
+		return onMachine // The owner replaces the Machine.
 	}
 	if s.countsAsAbsent(ctx, inputs) {
 		s.recordVanished()
@@ -103,10 +98,9 @@ func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved
 	return s.after(s.pollInterval()).unless(known)
 }
 
-// confirmGone is called when Delete returned Gone. It checks whether the instance is really absent. Many drivers look
-// up the instance before they delete it. Such a driver also returns Gone if its cloud does not show the instance yet.
-// Without this check, the Machine would be deleted and the instance would remain. If the cloud has accepted the
-// deletion of the instance, no check is needed.
+// confirmGone checks whether the instance is absent after Delete returned Gone. Many drivers look up the instance
+// before they delete it. Such a driver also returns Gone if the cloud does not show the instance yet. Without this
+// check, the Machine would be deleted and the instance would remain.
 func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
 	switch {
@@ -118,7 +112,8 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
 	if left := s.instance.showsWithin(); left > 0 {
 		s.deleting(v1beta1.ReasonCreateSettling,
-			"The provider does not show the instance. Waiting for the settle time to pass, because a new instance may show late.")
+			"The provider does not show the instance. Waiting for the settle time to pass, "+
+				"because a new instance may appear late.")
 		return s.after(min(left, poll))
 	}
 	instance, err := s.instance.get(ctx, inputs)
@@ -139,16 +134,14 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	return s.after(poll)
 }
 
-// recordGone records that the instance is gone. Later passes of this deletion then skip the check. The record is
-// written to the status together with the next other change.
 func (s *teardownStep) recordGone() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
-// deletionAccepted reports whether the deletion needs no further check: either the cloud has accepted the deletion of
-// the instance, from this process or an earlier one, or a check has confirmed that the instance is gone.
+// deletionAccepted reports whether the deletion needs no further check. Either the cloud has accepted the deletion of
+// the instance, or a check has confirmed that the instance is gone.
 func (s *teardownStep) deletionAccepted() bool {
 	if s.states.get(s.machine).teardown.accepted {
 		return true
@@ -169,15 +162,14 @@ func (s *teardownStep) nothingToDeleteSince() time.Time {
 	return since
 }
 
-// CheckInstance requests a check of whether the Machine's recorded instance still exists in the cloud. It can be called
-// at any time, does not wait for the check, and does not change the Machine.
+// CheckInstance requests a check of whether the Machine's recorded instance still exists in the cloud. The call does
+// not wait for the check.
 func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 	r.states.update(m, func(known *machineState) { known.instance.suspectID = m.Spec.ProviderID })
 	r.trigger.Enqueue(client.ObjectKeyFromObject(m))
 }
 
-// checkSuspect executes a check that CheckInstance has requested. It retries the check until the provider gives an
-// answer. It reports whether the instance is gone.
+// checkSuspect runs the check that CheckInstance has requested. It reports whether the instance is gone.
 func (s *instanceStep) checkSuspect(ctx context.Context) (gone bool, err error) {
 	suspectID := s.states.get(s.machine).instance.suspectID
 	if suspectID == "" {

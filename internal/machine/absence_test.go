@@ -14,12 +14,10 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// lagging makes the reads of the cloud return outdated data.
 func lagging(lag time.Duration) func(*world) {
 	return func(w *world) { w.cloud.Lag = lag }
 }
 
-// neverFailed fails the test if a warning event was recorded since the last call.
 func (w *world) neverFailed() {
 	w.t.Helper()
 	for _, e := range w.events.take() {
@@ -29,7 +27,7 @@ func (w *world) neverFailed() {
 	}
 }
 
-// longRunning creates a Machine, waits until it is Running, and then advances the clock by a day.
+// longRunning creates a Machine that has been Running for a day.
 func (w *world) longRunning(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.running(name)
@@ -40,9 +38,6 @@ func (w *world) longRunning(name string) *v1beta1.Machine {
 	return m
 }
 
-// Even if a cloud shows a new instance and its states only after a delay, the machine gets only one instance and causes
-// no additional writes.
-//
 // Rules: four-writes-to-running, absence-needs-two-reads.
 func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 	t.Parallel()
@@ -83,7 +78,7 @@ func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 	}
 }
 
-// The process was killed after it had written the provider ID, and the cloud does not show the instance yet.
+// The process was killed after it had written the provider ID.
 //
 // Rules: crash-safe-everywhere, absence-needs-two-reads.
 func TestNextProcessWaitsForInstanceThatShowsLate(t *testing.T) {
@@ -118,8 +113,7 @@ func TestMachineFailsIfItsInstanceNeverShows(t *testing.T) {
 		v1beta1.DefaultCreationTimeout, v1beta1.DefaultCreationTimeout+time.Minute)
 }
 
-// If the instance of an older machine is really gone, this is detected within seconds, with two calls to the cloud and
-// one write.
+// Two calls to the cloud and one write are enough.
 //
 // Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestPreemptionIsDetectedWithinSeconds(t *testing.T) {
@@ -149,7 +143,7 @@ func TestPreemptionIsDetectedWithinSeconds(t *testing.T) {
 	}
 }
 
-// A node that shuts down reports this before its instance is gone, or before the cloud shows that the instance is gone.
+// A node that shuts down reports this before its instance is gone.
 //
 // Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestPreemptionThatTheNodeReportsFirstIsDetected(t *testing.T) {
@@ -185,9 +179,6 @@ func TestPreemptionThatTheNodeReportsFirstIsDetected(t *testing.T) {
 	}
 }
 
-// If the instance of a new machine vanishes, this is detected when the settle time has passed, because the cloud must
-// show an existing instance by then.
-//
 // Rule: absence-needs-two-reads.
 func TestVanishedNewInstanceIsDetectedAfterTheSettleTime(t *testing.T) {
 	t.Parallel()
@@ -211,8 +202,7 @@ func TestVanishedNewInstanceIsDetectedAfterTheSettleTime(t *testing.T) {
 	}
 }
 
-// A single NotFound proves nothing. Two NotFound answers also prove nothing if something between them showed that the
-// instance exists.
+// Two NotFound answers also prove nothing if the instance was found in between.
 //
 // Rule: absence-needs-two-reads.
 func TestASingleNotFoundProvesNothing(t *testing.T) {
@@ -259,8 +249,6 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 	})
 }
 
-// An outdated read may return the state of an instance from before it booted. This causes no writes.
-//
 // Rule: absence-needs-two-reads.
 func TestStaleReadDoesNotChangeTheState(t *testing.T) {
 	t.Parallel()
@@ -279,8 +267,7 @@ func TestStaleReadDoesNotChangeTheState(t *testing.T) {
 	w.wantRest("m")
 }
 
-// If the cloud shows the instance only after the Node is Ready, the addresses of the instance are still recorded,
-// because the Node's certificate needs them.
+// The Node's certificate needs the addresses.
 //
 // Rules: serving-certificate-for-known-addresses, absence-needs-two-reads.
 func TestAddressesThatShowAfterTheNodeIsReadyAreRecorded(t *testing.T) {
@@ -301,8 +288,8 @@ func TestAddressesThatShowAfterTheNodeIsReadyAreRecorded(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules update-in-place, gone-is-confirmed: if Update returns NotFound for a new instance, the update is repeated
-// later. For an old instance, the controller checks with Get whether it still exists.
+// Rules update-in-place, gone-is-confirmed: after NotFound for a new instance, the update is repeated later. For an old
+// instance, Get shows whether it still exists.
 func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	t.Parallel()
 	missing := provider.Errorf(provider.NotFound, "no such instance")
@@ -343,8 +330,7 @@ func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	})
 }
 
-// Rule unsuitable-instance-refused: the adoption of an instance that the cloud does not show yet is refused. The
-// instance is adopted as soon as the cloud shows it.
+// Rule: unsuitable-instance-refused.
 func TestAdoptionOfInstanceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))
@@ -357,7 +343,6 @@ func TestAdoptionOfInstanceThatShowsLate(t *testing.T) {
 	if in := w.instance(id); in.MachineUID != m.UID || m.Status.FailureReason != "" {
 		t.Errorf("the instance has the tags of machine %s; failure %q", in.MachineUID, m.Status.FailureReason)
 	}
-	// The tags show late as well.
 	w.delete("m")
 	w.untilGone("m")
 	if in := w.instance(id); in != nil {

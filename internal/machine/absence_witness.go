@@ -15,44 +15,41 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for every instance, for example because the cloud lost its index, or because the
-// credentials now belong to another project. In this case, two consecutive reads return NotFound although the instance
-// runs. If the controller believed these answers, it would replace the machine, and the instance would remain. Before
-// an instance counts as absent, the controller therefore checks other instances, the witnesses: instances of the same
-// class whose Nodes are Ready. If the cloud also answers NotFound for the witnesses, the first answer proves nothing.
-// This state ends automatically. If all instances are really gone, their Nodes soon stop being Ready, and there are no
-// more witnesses. If no other machine of the class has a Ready Node, the controller accepts the answer without a
-// witness.
+// A cloud may answer NotFound for every instance, for example because the credentials now belong to another project.
+// Two consecutive reads then return NotFound although the instance runs. If the controller trusted these answers, it
+// would replace the Machine, and the instance would remain.
+//
+// The controller therefore also reads other instances of the same class whose Nodes are Ready. These instances are the
+// witnesses. If the cloud answers NotFound for the witnesses too, the first answer proves nothing. If all instances are
+// really gone, their Nodes soon stop being Ready, and there are no more witnesses. Without witnesses, the controller
+// accepts the answer.
 
 const (
-	// maxWitnesses is the maximum number of other instances that the controller checks. More than one is needed, because
-	// an instance may be gone while its Node still counts as Ready.
+	// maxWitnesses is the maximum number of other instances that the controller checks. One is not enough, because an
+	// instance may be gone while its Node still counts as Ready.
 	maxWitnesses = 3
 	// askWitnessesAgain is the time until the next check if the answers proved nothing.
 	askWitnessesAgain = 30 * time.Second
 )
 
-// inconclusive is an error that explains why a NotFound answer does not prove that the instance is absent. Its text
-// explains why.
+// inconclusive is an error that explains why a NotFound answer does not prove that the instance is absent.
 type inconclusive string
 
 // Error implements error.
 func (n inconclusive) Error() string { return string(n) }
 
-// witnessDenied returns the error for the case that the cloud also answers NotFound for the instance of a witness.
 func witnessDenied(machine string) inconclusive {
 	return inconclusive(fmt.Sprintf("The provider does not find the instance. It does not find the instance of machine %s "+
 		"either, whose node is Ready, so its answer proves nothing. Check that the credentials are those of the right "+
 		"project.", machine))
 }
 
-// confirmNotFound returns an error if the NotFound answer of the cloud does not prove that the instance is absent. It
-// does so if the cloud also answers NotFound for other instances that run, or gives no answer for them.
+// confirmNotFound returns an error if the cloud's NotFound answer does not prove that the instance is absent.
 func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) error {
 	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
 		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {
-			return inconclusive(fmt.Sprintf("The credentials open account %q, but the instance is in account %q. Put "+
-				"credentials of that account back into the Secret.", opened, in.Account))
+			return inconclusive(fmt.Sprintf("The credentials are for account %q, but the instance is in account %q. "+
+				"Restore the credentials of that account in the Secret.", opened, in.Account))
 		}
 	}
 	witnesses, err := p.witnesses(ctx)
@@ -75,8 +72,8 @@ func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) err
 	return last
 }
 
-// witnesses returns up to maxWitnesses other Running machines whose instances were created from the same class. The
-// class is the one from which the machine's own instance was created. The specification may already name another class.
+// witnesses returns up to maxWitnesses other Running machines of the class from which the machine's instance was
+// created. The machine's spec may already name another class.
 func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err error) {
 	if p.machine.Spec.ClassRef == nil || p.Target == nil {
 		return nil, nil
@@ -103,7 +100,8 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	return found, nil
 }
 
-// absenceConfirmed is called when two reads have returned NotFound. It reports whether the instance counts as absent.
+// absenceConfirmed asks the witnesses after two reads have returned NotFound. It reports whether the instance counts as
+// absent.
 func (s *instanceStep) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
 	denied := s.states.get(s.machine).instance.deniedAt
 	if left := denied.Add(askWitnessesAgain).Sub(s.now); !denied.IsZero() && left > 0 {

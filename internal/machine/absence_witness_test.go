@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// denying makes the cloud answer NotFound for the instance with the given ID. If no ID is given, the cloud answers
-// NotFound for all instances.
+// denying makes the cloud answer NotFound for the given IDs, or for all instances if there are none.
 func (w *world) denying(ids ...string) {
 	w.cloud.OnGet = func(id string) error {
 		if len(ids) == 0 || id == ids[0] {
@@ -22,7 +21,6 @@ func (w *world) denying(ids ...string) {
 	}
 }
 
-// threeRunning creates three Machines of one class that have been Running for a day, and returns the first of them.
 func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	t.Helper()
 	w = newWorld(t)
@@ -39,8 +37,7 @@ func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	return w, w.get("m")
 }
 
-// If the cloud also answers NotFound for instances of machines whose Nodes are Ready, the machine does not count as
-// vanished. When the kubelets of these Nodes no longer report, the machine counts as vanished.
+// When the kubelets of the witnesses no longer report, the machine counts as vanished.
 //
 // Rule: absence-needs-trustworthy-cloud.
 func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
@@ -76,8 +73,7 @@ func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
 	}
 }
 
-// The witnesses belong to the class from which the instance was created, even if the machine's specification now names
-// another class.
+// The machine's spec names another class.
 //
 // Rule: absence-needs-trustworthy-cloud.
 func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
@@ -93,8 +89,7 @@ func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 }
 
-// If the cloud answers NotFound for one instance and shows a witness, the instance counts as absent. If the cloud does
-// not answer for the witnesses, the instance does not count as absent.
+// If the cloud does not answer for the witnesses, the instance does not count as absent.
 //
 // Rules: absence-needs-trustworthy-cloud, unhealthy-node-checks-instance.
 func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
@@ -122,8 +117,6 @@ func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
 	}
 }
 
-// If the cloud answers NotFound for all instances, a deletion cannot be completed.
-//
 // Rules: absence-needs-trustworthy-cloud, gone-is-confirmed.
 func TestDeletionWaitsWhileTheCloudFindsNoInstanceAtAll(t *testing.T) {
 	t.Parallel()

@@ -16,23 +16,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// If a Machine is created with a provider ID, it adopts the instance with this ID. The tags of an instance identify the
-// Machine to which the instance belongs. Until the instance has the tags of this Machine, the controller adds these
-// tags and changes nothing else, even if the Machine is deleted.
+// A Machine that is created with a provider ID adopts the instance with this ID. The tags of an instance identify its
+// Machine. Until the instance has the tags of this Machine, the controller changes nothing except these tags, even if
+// the Machine is deleted.
 
 // refusedAdoption is the policy for retrying a refused adoption. A retry can succeed, because the instance may be
-// created later, or another client may remove the tags of another Machine.
+// created later, or because another client may remove the tags of another Machine.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// instanceUnrecorded reports whether the Machine has a provider ID but no instance in its status. This has two possible
-// causes: the Machine has to adopt the instance, or the process was killed between the two writes that record a launch.
+// instanceUnrecorded reports whether the Machine has a provider ID but no instance in its status. Either the Machine
+// has to adopt the instance, or the process was killed between the two writes that record a launch.
 func instanceUnrecorded(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
 }
 
-// createdWithProviderID reports whether the Machine was certainly created with its provider ID. In this case, no
-// instance was ever created for it. When a launch records the provider ID, it changes the specification and therefore
-// the generation. If the adoption of the provider ID was refused before, the ID does not come from a launch.
+// createdWithProviderID reports whether the Machine was certainly created with its provider ID. No instance was ever
+// created for such a Machine. A launch that records the provider ID changes the spec and therefore increases the
+// generation. If the adoption was refused before, the provider ID does not come from a launch.
 func createdWithProviderID(m *v1beta1.Machine) bool {
 	if !instanceUnrecorded(m) {
 		return false
@@ -56,10 +56,8 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 	return false
 }
 
-// adoptionStep adopts the existing instance whose provider ID was set when the Machine was created.
 type adoptionStep struct{ *pass }
 
-// run adopts the instance. If the instance already has the Machine's tags, it only records the instance.
 func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(s.machine) {
 		return onMachine, nil
@@ -114,14 +112,14 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 }
 
 // refusedByDriver reports whether the driver refuses an adoption, for example because the provider ID does not belong
-// to this cloud. All other errors mean that the driver could not determine whether the adoption is possible.
+// to this cloud. After any other error, the adoption may still be possible.
 func refusedByDriver(err error) bool {
 	code := provider.CodeOf(err)
 	return code == provider.InvalidArgument || code == provider.FailedPrecondition
 }
 
-// addTags adds this Machine's tags to the instance. Before the call, the attempt is recorded in the status: if the
-// answer is lost and the Machine is deleted, the instance may still get the tags.
+// addTags adds this Machine's tags to the instance. The attempt is written to the status before the call. If the answer
+// is lost and the Machine is deleted, the instance may still get the tags.
 func (s *adoptionStep) addTags(ctx context.Context, inputs resolve.Resolved,
 	former *provider.Identity) (progress, error) {
 	if err := s.confirm(ctx, "adopting its instance"); err != nil {
@@ -151,15 +149,15 @@ func (s *adoptionStep) addTags(ctx context.Context, inputs resolve.Resolved,
 	case code == provider.Unimplemented:
 		s.launch.reportRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
 			s.Cloud.Name()))
-		return onInputs, nil // Only another driver can do it, and a new process starts with a pass over each Machine.
+		return onInputs, nil // Only another driver can adopt the instance.
 	case code == provider.NotFound || refusedByDriver(err):
 		return s.refuseAdoption(messageOf(err)), nil
 	}
 	return s.retryLookup(err), nil
 }
 
-// recordAdopted records that the instance belongs to the Machine. The configuration from which the instance was created
-// is unknown. Therefore, the current class is recorded, so that the instance does not count as outdated.
+// recordAdopted records that the instance belongs to the Machine. The original configuration of the instance is
+// unknown. The current class is recorded, so that the instance does not count as outdated.
 func (s *adoptionStep) recordAdopted(inputs resolve.Resolved, instance *provider.Instance) {
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
@@ -172,22 +170,21 @@ func (s *adoptionStep) recordAdopted(inputs resolve.Resolved, instance *provider
 	s.instance.recordLaunched(inputs, instance)
 }
 
-// mayAdopt reports whether the class allows its machines to adopt any instances, or at least the instances of a former
+// mayAdopt reports whether the class allows its machines to adopt instances, or at least the instances of a former
 // cluster.
 func (s *adoptionStep) mayAdopt(inputs resolve.Resolved) bool {
 	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.adoptFromProblem(inputs) == ""
 }
 
-// adoptFromProblem returns the reason why the class does not allow the adoption of a former cluster's instances now. It
-// returns "" if the class allows it.
+// adoptFromProblem returns why the class does not allow the adoption of a former cluster's instances now. It returns ""
+// if the class allows it.
 func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string) {
 	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
 
 // formerIdentity returns the identity that the Machine had in a lost or moved cluster. It returns nil if the instance
-// does not have the tags of that identity, or if the class does not permit the adoption. A cluster never has two
-// Machines with the same namespace and name. Therefore, the instance cannot belong to another Machine of this cluster,
-// even if its tags contain another UID.
+// does not have the tags of that identity, or if the class does not permit the adoption. The tags may contain another
+// UID, because a cluster never has two Machines with the same namespace and name.
 func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
 		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.adoptFromProblem(inputs) != "" {
@@ -196,8 +193,8 @@ func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Inst
 	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
 }
 
-// reportForbidden reports that the class does not allow its machines to adopt instances. The Machine waits until the
-// class changes, or until the permission of the class becomes valid.
+// reportForbidden reports that the class does not allow its machines to adopt instances. The Machine waits for a change
+// of the class, or for the start of the class's permission.
 func (s *adoptionStep) reportForbidden(inputs resolve.Resolved) progress {
 	why := "A machine without a class cannot adopt an existing instance."
 	if inputs.ClassName != "" {
@@ -215,13 +212,14 @@ func (s *adoptionStep) reportForbidden(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// notAdoptable returns the reason why an instance without the Machine's tags cannot be adopted, or "" if it can be
-// adopted. former is the identity whose tags may be replaced, or nil if no tags may be replaced.
+// notAdoptable returns why an instance without the Machine's tags cannot be adopted, or "" if it can be adopted. The
+// tags of the former identity may be replaced. A nil former means that no tags may be replaced.
 func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
 	case in.ProviderID != s.machine.Spec.ProviderID:
-		return fmt.Sprintf("The provider spells the ID of the instance %.1024q. Create the machine again with exactly that provider ID.",
+		return fmt.Sprintf("The provider returns the instance ID as %.1024q. "+
+			"Create the machine again with exactly this provider ID.",
 			in.ProviderID)
 	case former == nil && (in.ClusterID != "" && in.ClusterID != s.ClusterID ||
 		in.MachineUID != "" && in.MachineUID != s.machine.UID):
@@ -233,8 +231,6 @@ func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instan
 	return ""
 }
 
-// adoptionHint returns instructions for the case that the instance belonged to the Machine in a lost or moved cluster.
-// In all other cases, it returns "".
 func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
 	switch {
 	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
@@ -248,8 +244,8 @@ func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instan
 		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 
-// firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The candidates come
-// from the cache, and each of them is read again from the API server.
+// firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The cache may be
+// outdated, so each candidate is read again from the API server.
 func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := s.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
@@ -274,7 +270,7 @@ func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machin
 }
 
 // excludeLaunch checks that no launch has created an instance for the Machine, and that no earlier launch can still
-// create one. The provider ID may have been set only after a launch.
+// create one. This is needed because the provider ID may have been set after a launch.
 func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := s.launch.createUnsettled(); left > 0 {
 		s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
@@ -295,14 +291,13 @@ func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolve
 	return s.after(refusedAdoption.most)
 }
 
-// refuseAdoption reports why the instance cannot be adopted now. The adoption is retried with increasing delays. As
-// with a rejected configuration, the machine does not fail.
+// refuseAdoption reports why the instance cannot be adopted now, and schedules a retry. The machine does not fail.
 func (s *adoptionStep) refuseAdoption(why string) progress {
 	s.launch.reportRefused(refusedAdoption.reason, why)
 	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
-// retryLookup records an error that leaves open whether the instance can be adopted, and schedules a retry.
+// retryLookup records a lookup error and schedules a retry. The instance may still be adoptable.
 func (s *adoptionStep) retryLookup(err error) progress {
 	reason := s.instance.lookupFailed(err)
 	if s.launch.reportNotLaunched(reason, messageOf(err)) {
@@ -311,12 +306,11 @@ func (s *adoptionStep) retryLookup(err error) progress {
 	return atTime
 }
 
-// findUnrecordedInstance is used for the deletion of a Machine without a recorded instance. It checks whether the
-// instance with the Machine's provider ID belongs to the Machine. If the instance does not belong to the Machine,
-// neither the instance nor its Node is changed.
+// findUnrecordedInstance checks whether a deleted Machine without a recorded instance owns the instance with its
+// provider ID. If not, neither the instance nor its Node is changed.
 func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, error) {
 	if createdWithProviderID(s.machine) && !s.machine.Adopting() {
-		s.teardown.notOurs = true // Nothing ever asked the cloud to put the Machine's tags on it.
+		s.teardown.notOurs = true // The Machine's tags were never requested from the cloud.
 		return next, nil
 	}
 	inputs, proceed, err := s.teardown.resolve(ctx)
@@ -342,7 +336,7 @@ func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, er
 		}
 		s.teardown.notOurs = true
 	case err == nil:
-		s.teardown.notOurs = true // Another client set the Machine's provider ID, so the Machine may have another instance.
+		s.teardown.notOurs = true // Another client set the provider ID, so the Machine may have another instance.
 	}
 	return next, nil
 }

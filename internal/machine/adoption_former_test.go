@@ -13,14 +13,13 @@ import (
 )
 
 // putFormer creates a running instance in the cloud whose tags name a Machine of another control cluster. That Machine
-// has the namespace of this world and the given name.
+// has the namespace of this test.
 func (w *world) putFormer(id, cluster, name string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeNameOf(w.namespace, name),
 		Type: "large", Zone: "r-2", LaunchTime: w.clock.Now().Add(-time.Hour), ClusterID: cluster,
 		MachineUID: "uid-before-the-loss", MachineKey: w.namespace + "/" + name})
 }
 
-// permit allows the machines of a class to adopt instances of a former cluster until the given time.
 func (w *world) permit(class, cluster string, until time.Time) {
 	w.t.Helper()
 	o := &v1beta1.MachineClass{}
@@ -35,8 +34,7 @@ func (w *world) permit(class, cluster string, until time.Time) {
 	}
 }
 
-// If a control cluster is lost and restored from a backup, its objects have other UIDs. When an administrator permits
-// it, the machines of the new cluster adopt their own instances again, and no others.
+// The objects of a cluster that was restored from a backup have other UIDs.
 //
 // Rule: adoption-by-former-identity.
 func TestMachineAdoptsItsInstanceAfterClusterLoss(t *testing.T) {

@@ -40,7 +40,6 @@ func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
 	}
 }
 
-// nodeOfAnother creates the Node of an instance that does not belong to a Machine.
 func (w *world) nodeOfAnother(id string) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
@@ -50,13 +49,13 @@ func (w *world) nodeOfAnother(id string) *corev1.Node {
 	return node
 }
 
-// withProviderID changes a Machine so that it looks like one that a user creates for an existing instance: with a
-// provider ID, and without finalizers and labels.
+// withProviderID makes a Machine look like one that a user creates for an existing instance. It has a provider ID, and
+// no finalizers and labels.
 func withProviderID(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
 
-// untagged creates a running instance without tags. Another system created it an hour ago.
+// untagged creates a running instance without tags, which another system created an hour ago.
 func (w *world) untagged(id, nodeName string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.1.1"}},
@@ -72,7 +71,6 @@ func (w *world) instance(id string) *fakecloud.Instance {
 	return nil
 }
 
-// wantUntouched fails the test if the instance or its Node was changed, or if any call to the cloud was not a read.
 func (w *world) wantUntouched(id string) {
 	w.t.Helper()
 	if in := w.instance(id); in == nil || in.MachineUID != "" || in.ClusterID != "" || in.State != provider.StateRunning {
@@ -86,9 +84,8 @@ func (w *world) wantUntouched(id string) {
 	}
 }
 
-// Rules adoption-by-provider-id, adopted-counts-as-declared: a machine that is created with a provider ID adopts the
-// instance and finds its Node. Afterwards, it behaves like any other machine. The instance counts as created from the
-// machine's class, and is deleted with the machine.
+// Rules adoption-by-provider-id, adopted-counts-as-declared: after the adoption, the machine behaves like any other
+// machine. The instance counts as created from the machine's class, and is deleted with the machine.
 func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,8 +118,8 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	}
 }
 
-// Rule adoption-by-provider-id: without the permission of the class, the cloud is not called. With it, the machine
-// continues. A machine with an inline specification has no class, and can therefore not adopt an instance.
+// Rule adoption-by-provider-id: without the permission of the class, the cloud is not called. A machine with an inline
+// spec has no class, so it cannot adopt an instance.
 func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,8 +148,8 @@ func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// Rule unsuitable-instance-refused: an instance is not adopted if it does not exist, is being deleted or belongs to
-// another machine. It is not changed, and is checked again later. The machine does not fail.
+// Rule unsuitable-instance-refused: the instance does not exist, is being deleted or belongs to another machine. The
+// adoption is retried, and the machine does not fail.
 func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -195,7 +192,6 @@ func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 			if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
 				t.Errorf("calls to the cloud: %q", calls)
 			}
-			// The obstacle disappears.
 			w.untagged(id, "n")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
@@ -203,8 +199,7 @@ func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: if the cloud spells the ID in another way, the ID would never equal the provider ID
-// of the Node.
+// Rule unsuitable-instance-refused: an ID with another spelling would never equal the provider ID of the Node.
 func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -218,9 +213,8 @@ func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	}
 }
 
-// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud does not prove that the instance cannot
-// be adopted. The adoption is retried, and the machine does not fail. If the driver cannot adopt instances, this is
-// reported.
+// Rules driver-refuses-adoption, adoption-by-provider-id: after an error of the cloud, the adoption is retried, and the
+// machine does not fail. If the driver cannot adopt instances, this is reported.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,8 +238,8 @@ func TestErrorsOfAdoption(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: if two machines have the same provider ID, the younger one waits. When the older
-// machine is deleted without its instance, the younger machine adopts the instance.
+// Rule older-machine-keeps-instance: when the older machine is deleted without its instance, the younger machine adopts
+// the instance.
 func TestYoungerMachineWithTheSameProviderIDWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,7 +267,7 @@ func TestYoungerMachineWithTheSameProviderIDWaits(t *testing.T) {
 	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// Rule older-machine-keeps-instance: the deletion of a machine triggers the machines that wait for its instance.
+// Rule: older-machine-keeps-instance.
 func TestDeletionOfAMachineTriggersTheYoungerOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -286,8 +280,7 @@ func TestDeletionOfAMachineTriggersTheYoungerOne(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: while one worker adopts an instance, another worker does not even read that
-// instance.
+// Rule older-machine-keeps-instance: the other worker does not even read the instance.
 func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -310,8 +303,7 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: if a machine never added its tags to the instance, the deletion of the machine
-// does not change the instance or its Node, even if it is forced.
+// Rule untagged-instance-left-alone: even a force-deletion does not change the instance or its Node.
 func TestDeletionKeepsAnInstanceThatWasNeverAdopted(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"without force": "", "by force": v1beta1.AnnotationForceDelete} {
@@ -340,9 +332,8 @@ func TestDeletionKeepsAnInstanceThatWasNeverAdopted(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: if the answer to the tagging call was lost, the deletion waits until the cloud
-// would have shown the tags. If the cloud shows the tags, the instance belongs to the machine and is deleted. Otherwise
-// it stays.
+// Rule untagged-instance-left-alone: the answer to the tagging call was lost. The deletion waits until the cloud would
+// have shown the tags. An instance with the tags is deleted.
 func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -377,8 +368,8 @@ func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: the result is the same, no matter where the adoption and the deletion are
-// interrupted. The instance is never deleted before it has the tags.
+// Rule untagged-instance-left-alone: the result does not depend on where the adoption and the deletion are interrupted.
+// The instance is never deleted before it has the tags.
 func TestInterruptedAdoptionContinues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
@@ -415,8 +406,8 @@ func TestInterruptedAdoptionContinues(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: if a provider ID is set on a machine during its launch, the machine gets no second
-// instance, and no instance is lost.
+// Rule unsuitable-instance-refused: a user sets a provider ID during the launch. The machine gets no second instance,
+// and no instance is lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -442,8 +433,7 @@ func tags(cluster, uid string) map[string]string {
 	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: uid}
 }
 
-// Rule adopted-counts-as-declared: an adopted instance can be found by its tags, and is deleted like any other
-// instance.
+// Rule: adopted-counts-as-declared.
 func TestAdoptedInstanceIsRecordedForItsDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A machine with a provider ID may have to wait before it can adopt the instance. Each change that can end this wait
-// triggers a pass.
+// Each change that can end the wait for an adoption triggers a pass.
 //
 // Rule: adoption-waits-end-with-events.
 func TestEventsThatEndTheWaitForAnAdoption(t *testing.T) {

@@ -18,22 +18,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// tokenReserve is the time for which a bootstrap token stays valid after the Machine's time to join is over. The
-// reserve has two reasons: an outage of the target cluster does not count as time to join (rule
-// join-timeout-fails-machine), and a cluster that has recovered removes expired tokens at once. The token is deleted
-// earlier if the Machine has joined or has failed.
+// tokenReserve is how long a bootstrap token stays valid after the Machine's time to join is over. An outage of the
+// target cluster does not count as time to join (rule join-timeout-fails-machine). A cluster removes expired tokens as
+// soon as it has recovered. The token is deleted earlier if the Machine joins or fails.
 const tokenReserve = time.Hour
 
 // maxTokenLife is the maximum validity of a bootstrap token without tokenReserve. Until the token expires, anyone who
-// can read the user data of an instance can join with the token. The controller extends the token as long as the
-// machine may still join.
+// can read an instance's user data can join with it. The controller extends the token as long as the machine may still
+// join.
 const maxTokenLife = 4 * time.Hour
 
-// tokenLife returns the validity of a token for a machine that has the given time left to join.
 func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
 
-// extendToken extends the token of a machine whose time to join is longer than the validity of the token. If this
-// fails, the other steps still run, because the token stays valid for tokenReserve.
+// extendToken extends the token of a machine whose time to join is longer than the validity of the token. Other steps
+// still run after an error, because the token stays valid for tokenReserve.
 func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
 	m := s.machine
 	if s.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
@@ -68,10 +66,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// findLaunched looks for an instance of this Machine that an earlier Create may have created, although the answer of
-// that Create was lost. If there is no instance, findLaunched opens the next attempt, but only when the settle time has
-// passed, because the earlier Create may still create one. If findLaunched returns neither an instance nor an error,
-// the Machine is requeued.
+// findLaunched looks for an instance that an earlier Create may have created although its answer was lost. If there is
+// none, findLaunched waits for the settle time and then opens the next attempt. If findLaunched returns neither an
+// instance nor an error, the Machine is requeued.
 func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := s.instance.get(ctx, inputs)
@@ -86,8 +83,8 @@ func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	return nil, s.openAttempt(ctx, attempt)
 }
 
-// createUnsettled returns how much longer an earlier Create may still create an instance that the cloud does not show
-// yet. The earlier Create may come from this process or another one.
+// createUnsettled returns how much longer an earlier Create may still create an instance. The call may come from this
+// process or another one.
 func (s *launchStep) createUnsettled() time.Duration {
 	since := s.states.get(s.machine).launch.ambiguousAt
 	if since.Before(s.leading) {
@@ -96,8 +93,8 @@ func (s *launchStep) createUnsettled() time.Duration {
 	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
 }
 
-// openAttempt starts the next attempt. For the cloud, the Create of another attempt is another request. The number of
-// the attempt must be written to the status before it is used.
+// openAttempt starts the next attempt. The cloud treats the Create of another attempt as another request. The attempt's
+// number must be written to the status before it is used.
 func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 	if s.Target != nil {
 		// From now on, no instance may join with the token of the last attempt.
@@ -113,15 +110,15 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 	s.reportPreparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
-		s.requeueIn(time.Minute) // The number cannot grow any more. Avoid a busy loop.
+		s.requeueIn(time.Minute) // The number has reached its maximum. Avoid a busy loop.
 		return nil
 	}
 	s.requeueIn(time.Millisecond)
 	return nil
 }
 
-// renderUserData renders the user data template. If the template uses a bootstrap token, renderUserData also creates
-// the token. If a new attempt must be opened first, the returned progress is not next.
+// renderUserData renders the user data template and creates the bootstrap token that the template uses. If a new
+// attempt must be opened first, the returned progress is not next.
 func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
@@ -183,15 +180,13 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	return provider.NewSecret(out), next, nil
 }
 
-// attempt identifies the current attempt.
 func (s *launchStep) attempt() bootstrap.Attempt {
 	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
 		Number: s.machine.LaunchAttempt()}
 }
 
-// fingerprintOf returns a hash of everything that can change the outcome of a Create: its inputs, and the annotation
-// with which an administrator requests a retry. The fingerprint is kept in memory only, and is only compared with other
-// fingerprints. It is a hash so that it contains no secrets.
+// fingerprintOf returns a hash of everything that can change the outcome of a Create. This includes the annotation with
+// which an administrator requests a retry. The hash contains no secrets and is kept in memory only.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)

@@ -18,9 +18,7 @@ import (
 
 const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
 
-// If the answer of a Create was lost, an instance may exist that the cloud does not show yet. If the next Create is
-// rejected because its user data differs, the machine must wait until the cloud shows that instance. A new attempt
-// would create a second instance.
+// The next Create is rejected because its user data differs. A new attempt would create a second instance.
 //
 // Rule: create-is-idempotent.
 func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
@@ -60,8 +58,7 @@ func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
 	}
 }
 
-// If an instance was created and is gone, its token cannot be used for another instance. When it is certain that the
-// instance is gone, a new attempt with its own token is opened.
+// The token of an instance that is gone cannot be used for another instance.
 //
 // Rule: attempt-recorded-before-use.
 func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
@@ -89,8 +86,6 @@ func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
 	}
 }
 
-// If the token of a machine would expire too early for a join, a new attempt with a new token is opened.
-//
 // Rule: attempt-recorded-before-use.
 func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	t.Parallel()
@@ -116,8 +111,6 @@ func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	}
 }
 
-// Before a Create, the Machine is read from the API server, because the cached Machine may be very old.
-//
 // Rule: no-create-from-stale-view.
 func TestAStaleCacheCreatesNothing(t *testing.T) {
 	t.Parallel()
@@ -157,8 +150,7 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 	}
 }
 
-// The Secret of the token is the only object that a launch creates in the target cluster. If the target cluster is
-// unreachable, the machine does not fail.
+// The Secret of the token is the only object that a launch creates in the target cluster.
 //
 // Rule: token-only-on-request.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
@@ -180,7 +172,7 @@ func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 }
 
-// Rule attempt-recorded-before-use: the settle time starts at the end of a call, even if the call takes long.
+// Rule: attempt-recorded-before-use.
 func TestSettleTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)

@@ -51,8 +51,7 @@ func TestAClassThatIsBeingDeletedServesWhileItIsInUse(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// If no instance was requested for the machine, the machine reports that it does not hold the class. It does so even if
-// other inputs of the launch are missing.
+// The machine releases its class even if other inputs of the launch are missing.
 //
 // Rules: launch-needs-protected-inputs, class-deletion-is-decided.
 func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
@@ -85,8 +84,7 @@ func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
 	}
 }
 
-// If an earlier process may have requested an instance, the machine asks the cloud first, and waits until the cloud
-// would show the instance.
+// An earlier process may have requested an instance.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
@@ -126,9 +124,8 @@ func TestInstanceOfALostCreateHoldsItsClass(t *testing.T) {
 	}
 }
 
-// The machine waited while its class was deleted, and is launched from a new class with the same name. Before Create is
-// called, the API server must record that the machine holds the new class. If the process is killed during the call, no
-// other record would show that the machine holds the new class.
+// The machine is launched from a new class with the same name as its deleted class. The status must show that the
+// machine holds the new class before Create is called, in case the process is killed during the call.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
@@ -157,8 +154,7 @@ func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
 	}
 }
 
-// Like a class, a protected Secret can be used while it is being deleted. A Secret without the finalizer may disappear
-// at any moment, and is not used.
+// A Secret without the finalizer may disappear at any moment, and is not used.
 //
 // Rule: launch-needs-protected-inputs.
 func TestInlineCredentialsServeWhileProtected(t *testing.T) {

@@ -15,9 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// awaitClassProtection waits until the class and the credentials have finalizers. While they have the finalizers, they
-// cannot disappear before the instance. Without finalizers, an instance that was requested but not recorded could not
-// be deleted.
+// awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, they could
+// disappear before the instance, and the instance could not be deleted.
 func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
@@ -30,10 +29,9 @@ func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// releaseClass is for a class that is being deleted and creates no more machines. It reports that the Machine does not
-// hold this class any more. Before that, it must be proven that there is no instance: either Create was never called,
-// or the cloud shows no instance after the settle time. Because the deletion of the class waits for this report,
-// releaseClass needs no slot and no other inputs of a launch.
+// releaseClass reports that the Machine does not hold a class that is being deleted. This requires proof that there is
+// no instance: Create was never called, or the cloud shows no instance after the settle time. The deletion of the class
+// waits for this report. Therefore, releaseClass needs no slot and no other inputs of a launch.
 func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ClassRef == nil {
 		return next, nil
@@ -56,7 +54,6 @@ func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	return onInputs, nil
 }
 
-// confirmNothingRequested proves that no instance was requested. If an instance exists, it is recorded.
 func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, error) {
 	ours, err := s.isOurs(ctx)
 	if err != nil {
@@ -93,7 +90,7 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 	return next, nil
 }
 
-// holdClass withdraws the Machine's report that it does not hold its class. It is called before the cloud is called.
+// holdClass withdraws the Machine's report that it does not hold its class. It must run before each call to the cloud.
 func (s *launchStep) holdClass(ctx context.Context) error {
 	if !resolve.ReleasesClass(s.machine) {
 		return nil
@@ -109,9 +106,9 @@ func (s *launchStep) holdClass(ctx context.Context) error {
 	return nil
 }
 
-// confirmClassProtection reads the class from the API server and checks that the class has the finalizer. It does this
-// once for each class. Afterwards, the class cannot disappear while the Machine holds it. Only this process removes the
-// finalizer, and only if its cache shows that the class is being deleted and that no Machine holds it.
+// confirmClassProtection reads the class from the API server and checks that the class has the finalizer. Afterwards,
+// the class cannot disappear while the Machine holds it. Only this process removes the finalizer, and only after its
+// cache shows that no Machine holds the class. One check for each class is therefore enough.
 func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil

@@ -78,7 +78,6 @@ func TestLateCacheDoesNotLaunchWithAnUnprotectedClass(t *testing.T) {
 	}
 }
 
-// lateClass is a cache that returns an outdated version of one class.
 type lateClass struct {
 	client.Reader
 	class *v1beta1.MachineClass

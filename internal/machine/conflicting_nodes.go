@@ -19,14 +19,15 @@ import (
 )
 
 // A kubelet can set any provider ID on its Node, but it cannot choose the name of the Node, which comes from its client
-// certificate. A Node with the Machine's provider ID therefore belongs to the Machine only if the Node has the name
-// that the provider reports for the instance. If the provider reports no name, the Node conflicts in two cases: it
-// joined with another bootstrap token, or it has the name of another Machine's Node. If only the Machine's status
-// contains the provider ID, the ID alone proves nothing. In this case, the mark on the Node or the provider must
-// confirm that the Node belongs to the Machine.
+// certificate. A Node with the Machine's provider ID therefore belongs to the Machine only if it has the name that the
+// provider reports for the instance.
+//
+// If the provider reports no name, the Node conflicts if it joined with another bootstrap token, or if it has the name
+// of another Machine's Node. If only the Machine's status contains the provider ID, the ID alone proves nothing. Then
+// the mark on the Node or the provider must confirm that the Node belongs to the Machine.
 
-// splitConflicting divides the Nodes with the Machine's provider ID into two groups: Nodes that may belong to the
-// Machine, and Nodes that conflict with it.
+// splitConflicting divides the Nodes with the Machine's provider ID into Nodes that may belong to the Machine, and
+// Nodes that conflict with it.
 func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
@@ -79,12 +80,12 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 }
 
 // confirmUnmarked asks the provider whether a Node without the mark belongs to the Machine. The provider ID of such a
-// Node is only in the Machine's status, where another client may have written it. If the provider does not confirm a
-// Node, it is not asked again for this Node. A deletion does not wait for the provider's answer.
+// Node is only in the Machine's status, where another client may have written it. The provider is asked once for each
+// Node. A deletion does not wait for the provider's answer.
 func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
 	_, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 	if marked || s.states.get(s.machine).registration.reportedConflict == node.UID {
-		return false, nil // It is the Node of another instance.
+		return false, nil // The Node belongs to another instance.
 	}
 	instance, inputs, err := s.fromProvider(ctx)
 	switch {
@@ -125,8 +126,6 @@ func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1b
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == s.machine.UID }), nil
 }
 
-// reportConflicts records one event for each conflicting Node. It records the event on this Machine and on the Machines
-// that own the Node.
 func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
 	for _, other := range conflicting {
 		if s.states.get(s.machine).registration.reportedConflict == other.UID {
@@ -139,7 +138,7 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 		s.warn(v1beta1.ReasonNodeConflict, "Register", s.conflictMessage(other))
 		for _, machine := range others {
 			if nodemark.Proves(machine, other) {
-				continue // The kubelet is right. Another client wrote its provider ID into the status of this Machine.
+				continue // Another client wrote this machine's provider ID into the status of s.machine.
 			}
 			s.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
@@ -152,20 +151,19 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 
 func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
-		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, whose instance registers as node %s.",
+		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, "+
+			"but the instance registers as node %s.",
 			other.Name, in.NodeName)
 	}
 	return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but joined as another machine.",
 		other.Name)
 }
 
-// namedByProvider reports whether the Machine's Node has this name according to the provider.
 func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
 	instance, _, err := s.fromProvider(ctx)
 	return err == nil && instance.NodeName == name, err
 }
 
-// fromProvider reads the Machine's instance from the provider.
 func (s *registrationStep) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if err != nil {

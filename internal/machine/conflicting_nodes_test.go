@@ -17,8 +17,8 @@ import (
 // named gives a Node a name that differs from the Node name of its instance in the cloud.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// A kubelet can set any provider ID on its Node. If a hostile kubelet sets the provider ID of another instance, it gets
-// no access to anything of that instance's machine. It also cannot prevent the registration of the right Node.
+// A hostile kubelet sets the provider ID of another instance on its Node. It gets no access to the machine of that
+// instance, and does not prevent the registration of the right Node.
 //
 // Rule: node-name-from-provider.
 func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
@@ -113,7 +113,7 @@ func (w *world) deleteWithoutTouching(before *corev1.Node) {
 }
 
 // A client that may write the status of Machines must not get access to the Nodes of other Machines through
-// status.nodeRef, whether or not these Nodes have a provider ID.
+// status.nodeRef.
 //
 // Rule: node-ref-is-no-proof.
 func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
@@ -151,8 +151,7 @@ func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 }
 
 // If the class sets another form for the provider IDs of Nodes, the provider ID of the Node is only in the status. A
-// client that may write the status must not get access to the Nodes of other Machines with such an ID, whether or not
-// the Nodes have the mark of their instance.
+// client that may write the status must not get access to the Nodes of other Machines with such an ID.
 //
 // Rule: node-ref-is-no-proof.
 func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
@@ -187,8 +186,8 @@ func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
 	}
 }
 
-// A client may write the status of Machines in another namespace. There, it claims the Node of a Machine by the name
-// and the provider ID. The Machine still gets its Node and keeps it, and the deletion of the Machine deletes the Node.
+// A client writes the name and the provider ID of a Node into the status of a Machine in another namespace. The Machine
+// to which the Node belongs keeps the Node, and deletes it at its end.
 //
 // Rule: status-claims-end-at-namespace.
 func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
@@ -242,9 +241,6 @@ func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
 	}
 }
 
-// If the Node of status.nodeRef is in the cache, the cache is not outdated. If a Node has another provider ID, it is
-// not accepted.
-//
 // Rule: node-ref-is-no-proof.
 func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
 	t.Parallel()
@@ -265,7 +261,6 @@ func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
 	}
 }
 
-// hasPod reports whether a pod exists and is not being deleted.
 func (w *world) hasPod(name string) bool {
 	w.t.Helper()
 	pod := &corev1.Pod{}

@@ -35,15 +35,15 @@ type Options struct {
 	Cloud Cloud
 	// ClusterID is the cluster ID in the tags of all instances of this installation.
 	ClusterID string
-	// Client reads from a cache of the control cluster that includes this process's own writes.
+	// Client reads the control cluster from a cache that includes this process's own writes.
 	Client client.Client
-	// Live reads the control cluster itself.
+	// Live reads the control cluster without a cache.
 	Live client.Reader
-	// MachineCacheVersion returns a resource version. Client's cache contains all changes of Machines up to this version.
-	// The result is "" if the version is not known. If MachineCacheVersion is nil, each launch first reads the Machine
-	// from the API server.
+	// MachineCacheVersion returns the resource version up to which Client's cache contains all changes of Machines. The
+	// result is "" if the version is not known. If MachineCacheVersion is nil, each launch first reads the Machine from
+	// the API server.
 	MachineCacheVersion func() string
-	// Target is the cluster that the machines join. It is nil if there is no such cluster.
+	// Target is the cluster that the machines join. Nil means that machines join no cluster.
 	Target *Target
 	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
@@ -54,12 +54,11 @@ type Options struct {
 	RequireTypeVersion bool
 	// Signals are the conditions and taints with which a Node announces an interruption. Default interruption.Known.
 	Signals interruption.Signals
-	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions. NoticesWiring polls
-	// it.
+	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions.
 	Interrupter provider.Interrupter
 	// Reach reports outages of the target cluster. It is nil if the process does not probe the target cluster.
 	Reach Reach
-	// PreserveTimeout is the time for which a preserved Machine is kept. Default 96 hours.
+	// PreserveTimeout is how long a failed Machine is preserved. Default 96 hours.
 	PreserveTimeout time.Duration
 	// PreserveLimit is the maximum number of failed Machines of one owner that are preserved at the same time. Default 3.
 	PreserveLimit int
@@ -79,7 +78,7 @@ type Options struct {
 	Concurrency int
 }
 
-// Cloud is a driver that always has a settle time and the method Adopt. If the driver does not support adoption, Adopt
+// Cloud is a driver that also has a settle time and can adopt instances. If the driver does not support adoption, Adopt
 // returns an Unimplemented error.
 type Cloud interface {
 	provider.Driver
@@ -87,20 +86,19 @@ type Cloud interface {
 	provider.Adopter
 }
 
-// Classes reads the inputs for the creation of an instance. It also finds the credentials for the deletion of an
-// instance whose class no longer exists.
+// Classes reads what a Machine's class references: the inputs for the creation of an instance, and the credentials for
+// its deletion.
 type Classes interface {
 	// Resolve returns everything that a launch needs. If something is missing, it returns a *resolve.Error that names it.
 	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// ResolveForDeletion returns those inputs that still exist. It returns no error if the class or the user data no
-	// longer exists.
+	// ResolveForDeletion returns those inputs that still exist. A missing class or missing user data is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 	// Provider returns the provider that the Machine's class names, or "" if the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
 }
 
-// ForceDeleted stores the force-deleted Machines whose instances may remain in the cloud, until orphan removal has
-// deleted the instances.
+// ForceDeleted stores the force-deleted Machines whose instances may remain in the cloud. Orphan removal deletes these
+// instances.
 type ForceDeleted interface {
 	// AddForceDeleted records the Machine durably. It may fail with a conflict.
 	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
@@ -110,7 +108,7 @@ type ForceDeleted interface {
 type Target struct {
 	// Nodes reads Nodes from a cache that includes this process's own writes. It also writes Nodes.
 	Nodes client.Client
-	// Live reads from and writes to the API server without a cache.
+	// Live reads and writes without a cache.
 	Live client.Client
 	// API returns the URL and the CA bundle with which instances connect to the API server. It returns an error until the
 	// kubeconfig with these values is available.
@@ -125,7 +123,7 @@ type Endpoint struct {
 	CABundle []byte
 }
 
-// Reconciler brings the Machines of one provider to their desired state.
+// Reconciler reconciles the Machines of one provider.
 type Reconciler struct {
 	Options
 	tokens    bootstrap.Tokens
@@ -136,8 +134,7 @@ type Reconciler struct {
 	ownWrites *wiring.OwnWrites
 	// recovery contains the Machines whose last call failed and that wait until the cloud has recovered.
 	recovery *recovery
-	// trigger enqueues Machines whose instances seem to be missing or will be reclaimed soon.
-	trigger queueing.Trigger
+	trigger  queueing.Trigger
 }
 
 // New returns a Reconciler.
@@ -179,7 +176,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}()
 	r.Metrics.startLeading()
 	m := &v1beta1.Machine{}
-	// The pass changes only a copy.
 	if err := r.Client.Get(ctx, req.NamespacedName, m, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
@@ -205,7 +201,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		err = waits.check(p.requeueAfter)
 	}
 	keepsSlot = p.launch.keepsSlot()
-	// Write the results of the pass even if a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
 			err = statusErr
@@ -218,8 +213,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil && p.outage() {
-		// Do not return the error: after several errors, the backoff could last longer than the outage, and no event is
-		// triggered at the end of the outage.
+		// Do not return the error. After several errors, the backoff could outlast the outage, and no event is
+		// triggered at the end of an outage.
 		logf.FromContext(ctx).Info("Reconciling again soon: the target cluster is unreachable", "cause", err.Error())
 		p.requeueIn(targetPoll)
 		err = nil
@@ -245,12 +240,11 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 	return nil
 }
 
-// errStale is the error of a pass that has found that the cached Machine is outdated. Such a pass writes nothing.
+// errStale means that the cached Machine is outdated. The pass then writes nothing.
 var errStale = errors.New("the cached machine is out of date")
 
-// providerOf returns the provider of the Machine. The provider comes from the Machine's label, its instance, its
-// specification or its class, in this order. It returns "" if none of these names a provider and the class does not
-// exist. Every provider reports such a Machine.
+// providerOf returns the provider of the Machine from its label, its instance, its spec or its class, in this order. If
+// none of them names a provider, providerOf returns "", and every provider reports the Machine.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	name := machinestate.Provider(m)
 	if name == "" {
@@ -262,7 +256,6 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 	return name, nil
 }
 
-// forget removes the state of a Machine that is gone or is not handled any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)
 	r.recovery.forget(machine)
@@ -275,12 +268,11 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 // pass is one reconciliation of one Machine. It contains the steps, and the state that all steps share.
 type pass struct {
 	*Reconciler
-	// provider is the name of this process's provider. It is "" if the Machine has no provider label. For such a Machine,
-	// the cloud was never called, because a Machine gets the provider label before the first call.
+	// provider is the name of this process's provider. It is "" if the Machine has no provider label. The cloud was
+	// never called for such a Machine, because a Machine gets the label before the first call.
 	provider string
-	// The field before contains the Machine as the API server last returned it. The field machine contains the copy that
-	// this pass changes. Steps may directly change only the status of that copy. Steps may change only the status of that
-	// copy directly.
+	// The field before contains the Machine as the API server last returned it. The field machine contains the copy
+	// that this pass changes. Steps may change only the status of that copy directly.
 	before  *v1beta1.Machine
 	machine *v1beta1.Machine
 	// node is the Machine's Node. It is nil until the registration step has found the Node.
@@ -289,13 +281,13 @@ type pass struct {
 	// leading is the time at which this process began to reconcile Machines. All calls of other processes to the cloud
 	// began before that time.
 	leading time.Time
-	// requeueAfter is the time after which the next pass runs if no event triggers one earlier. If it is zero, only events
-	// trigger the next pass.
+	// requeueAfter is the time after which the next pass runs if no event triggers one earlier. Zero means that only an
+	// event triggers the next pass.
 	requeueAfter time.Duration
 	// spans are the phases of the Machine's life that ended in this pass. The metrics are updated after the status is
 	// written.
 	spans []span
-	// gone is true after the finalizer was removed. In this case, the status is not written any more.
+	// gone means that the finalizer was removed. The status is then not written any more.
 	gone bool
 
 	launch       launchStep
@@ -314,7 +306,6 @@ type pass struct {
 	trace        traceStep
 }
 
-// newPass stores the pass in each of its steps.
 func newPass(p *pass) *pass {
 	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
 	p.template.pass, p.outdated.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p, p
@@ -323,7 +314,6 @@ func newPass(p *pass) *pass {
 	return p
 }
 
-// run executes the steps of the pass. It returns what the Machine waits for.
 func (p *pass) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
@@ -335,7 +325,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 		return p.teardown.run(ctx)
 	}
 	waits, err := p.runSteps(ctx)
-	p.interruption.observe() // The provider may report the interruption of an instance that is not a Node yet.
+	p.interruption.observe() // The provider may announce an interruption before there is a Node.
 	if err == nil {
 		p.preservation.requeueIfDue()
 	}
@@ -344,8 +334,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 		return onError, err
 	}
 	// The observed generation is set if the controller has processed the generation completely, or if Ready is not True
-	// and explains why. Otherwise, a client that waits for a change could see that the machine is Ready, and would not
-	// know that this was before the change.
+	// and explains why. Otherwise, a client that waits for a change would take an old Ready=True for the new state.
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
@@ -373,8 +362,8 @@ func (p *pass) runSteps(ctx context.Context) (progress, error) {
 	return p.health.run(ctx)
 }
 
-// claim adds the finalizer and the provider label to a Machine that a user has created. A set creates its Machines with
-// both.
+// claim adds the finalizer and the provider label to a Machine that a user has created. A MachineSet creates its
+// Machines with both.
 func (p *pass) claim(ctx context.Context) (progress, error) {
 	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
 		return next, nil
@@ -387,7 +376,6 @@ func (p *pass) claim(ctx context.Context) (progress, error) {
 	})
 }
 
-// requeueIn makes sure that the next pass runs after d at the latest.
 func (p *pass) requeueIn(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.requeueAfter == 0 || d < p.requeueAfter {
@@ -403,14 +391,13 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
 		return fmt.Errorf("patch machine: %w", err)
 	}
-	changed.ManagedFields = nil // As in the cache, whatever was sent or returned.
+	changed.ManagedFields = nil // The cache contains no managed fields either.
 	p.before = changed
 	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
 	p.machine.Spec = *changed.Spec.DeepCopy()
 	return nil
 }
 
-// writeStatus writes the status if the pass changed it.
 func (p *pass) writeStatus(ctx context.Context) error {
 	if p.gone || p.launch.silent {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// TestCrashAtAnyEffectLeadsToTheSameEnd runs a machine through the same life many times. Each time, it interrupts
-// another effect: the process crashes, or the connection is lost. The life must always end in the same way.
+// TestCrashAtAnyEffectLeadsToTheSameEnd runs a machine through the same life many times. Each time, another effect is
+// interrupted: the process crashes, or the connection is lost. The life must always end in the same way.
 //
 // Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
 // agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
@@ -32,7 +32,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 		})
 		seen := summaryOf(w.get("m"))
-		w.effects.next = cut{} // The rest of the life is covered by other cases.
+		w.effects.next = cut{} // Other cases cover the rest of the life.
 		w.delete("m")
 		w.untilGone("m")
 		return seen
@@ -41,8 +41,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		name string
 		kind func(*world)
 		// The field from is the number of the first effect that is interrupted. Other cases cover the earlier effects.
-		from int
-		// The field makes is the number of instances that are created during the life, one after another.
+		from  int
 		makes int
 		// The function live takes the machine "m" through its life. It returns a summary of the states that it has seen.
 		live func(*world) string
@@ -84,7 +83,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		}, 4, 1, func(w *world) string {
 			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
-			w.effects.next = cut{} // The rest of the life is covered by other cases.
+			w.effects.next = cut{} // Other cases cover the rest of the life.
 			seen := summaryOf(w.get("m"))
 			w.delete("m")
 			w.untilGone("m")
@@ -113,7 +112,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 					!node.Spec.Unschedulable && requestOn(node) == request{}
 			})
 			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // The rest of the life is covered by other cases.
+			w.effects.next = cut{} // Other cases cover the rest of the life.
 			w.delete("m")
 			w.untilGone("m")
 			return seen
@@ -121,8 +120,8 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	}
 	// A crash before an effect is the same as a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// In a long life, only some effects are interrupted, because the test would take too long. The shorter lives cover
-	// lost requests. The other two modes alternate, and interrupt only every stride-th effect.
+	// A long life has too many effects to interrupt all of them. The shorter lives cover lost requests. The other two
+	// modes alternate, and interrupt only every stride-th effect.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
 		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,

@@ -2,9 +2,9 @@
 // Node, applies the node template and monitors the health of both. When the Machine is deleted, it drains the Node.
 // Then it deletes the instance, the Node and the Machine, in this order.
 //
-// A pass over a Machine runs these steps in order: claim, launch, registration, health. If the Machine has a
-// deletionTimestamp, it runs the deletion instead. The next step runs at once, unless a step has to wait. A pass sends
-// at most one patch of the Machine, one of its Node and one of its status. The reconciler can rebuild the data that it
-// keeps in memory at any time. This data only saves calls. It also contains the times until which a Create may still
-// take effect after its answer was lost.
+// A pass over a Machine runs these steps in order: claim, launch, registration, health. A Machine with a
+// deletionTimestamp is deleted instead. The next step runs at once, unless a step has to wait. A pass sends at most one
+// patch of the Machine, one of its Node and one of its status. The reconciler can rebuild its in-memory data at any
+// time. This data saves calls, and contains the times until which a Create may still take effect after its answer was
+// lost.
 package machine

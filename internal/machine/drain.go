@@ -24,20 +24,18 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// drainBackstop is the time after which a draining Machine is reconciled again if no event triggers that earlier.
+// drainBackstop is how long a draining Machine waits for an event before it is reconciled again.
 const drainBackstop = time.Minute
 
-// drainStep drains the Node before a deletion, an update or an interruption. If the Machine is not deleted, drainStep
-// uncordons the Node afterwards.
+// drainStep drains the Node before a deletion, an update or an interruption. Unless the Machine is deleted, the Node is
+// uncordoned afterwards.
 type drainStep struct {
 	*pass
-	// epoch is the number of the last outage whose duration does not count as time of the drain.
-	epoch uint64
-	// unwritten is a report about the drain that has not been written to the status yet.
+	// epoch is the number of the last outage whose duration does not count as drain time.
+	epoch     uint64
 	unwritten drainReport
 }
 
-// run cordons and drains the Node, and waits until the volumes of the Node are detached.
 func (s *drainStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil {
 		s.suspend() // The Node no longer exists, or the deletion does not wait for it.
@@ -54,7 +52,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 			s.node = nil // The Node was deleted after it was read.
 			return next, nil
 		case apierrors.IsConflict(err):
-			return onError, err // Find the Node again: it was replaced, or other clients keep changing it.
+			return onError, err // The Node was replaced, or other clients keep changing it.
 		case err != nil:
 			return s.teardown.targetUnreachable(ctx, err)
 		}
@@ -111,10 +109,9 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. If the status already
-// contains a report, awaitFirstCheck repeats this report. Otherwise, a deletion reports nothing, so that the drain of
-// an empty node causes no write. An update, however, must report the drain immediately, because the same pass would
-// otherwise uncordon the node.
+// awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. A report in the status is
+// repeated. Otherwise, a deletion reports nothing, so that the drain of an empty node causes no write. An update must
+// report the drain immediately, because the same pass would otherwise uncordon the node.
 func (s *drainStep) awaitFirstCheck() {
 	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
@@ -125,15 +122,14 @@ func (s *drainStep) awaitFirstCheck() {
 	s.teardown.deleting(v1beta1.ReasonDraining, message)
 }
 
-// subject returns the Machine and its Node in the form that the Drainer needs.
 func (s *drainStep) subject() drain.Subject {
 	return drain.Subject{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID, Node: s.node.Name,
 		NodeUID: s.node.UID, Epoch: s.epoch, Force: s.teardown.forced()}
 }
 
-// redrainIfInService starts another drain if an administrator has uncordoned the Node after the drain, because new pods
-// may be running on the Node. After a restart of the process, the cached Node may be older than the patch that cordoned
-// it. Therefore, redrainIfInService reads the Node from the API server.
+// redrainIfInService drains the Node again if an administrator has uncordoned it after the drain, because new pods may
+// run on it. After a restart of the process, the cached Node may be older than the patch that cordoned it. Therefore,
+// the Node is read from the API server.
 func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
 		return nil
@@ -155,10 +151,9 @@ type drainReport struct {
 	at                    time.Time
 }
 
-// unlessReported normally returns the outcome unchanged. If another process has just replaced the message that this
-// process wrote, unlessReported returns the message of the other process instead. This happens if two processes both
-// assume that they are the leader, because each of them sees another state of the PodDisruptionBudgets. Otherwise, the
-// processes would overwrite each other's messages again and again.
+// unlessReported normally returns the outcome unchanged. If two processes both assume that they are the leader, each
+// sees another state of the PodDisruptionBudgets. They would overwrite each other's messages again and again.
+// Therefore, unlessReported keeps a message with which another process has just replaced the message of this process.
 func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
@@ -174,13 +169,11 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	return o
 }
 
-// refreshNow sets the field now to the current time, because the previous steps of the pass may have taken a long time.
-// Time limits that begin later in the pass start at this time.
+// refreshNow sets the current time, because the previous steps of the pass may have taken a long time.
 func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
-// startTime returns the time at which the drain began. This is the time at which the condition Drained became False,
-// because a worker found that the drain must wait. If the condition is not False yet, the drain begins now, also after
-// a restart or an outage.
+// startTime returns the time at which the drain began. This is the time at which the condition Drained became False.
+// Until then, the drain begins now, also after a restart or an outage.
 func (s *drainStep) startTime() time.Time {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
@@ -189,8 +182,8 @@ func (s *drainStep) startTime() time.Time {
 	return s.now.Truncate(time.Second) // The condition has whole seconds.
 }
 
-// notReadySince returns the time since which the kubelet has reported that the Node is not Ready. If the kubelet does
-// not report this, notReadySince returns the zero time.
+// notReadySince returns the time since which the kubelet has reported that the Node is not Ready. It returns the zero
+// time if the kubelet does not report this.
 func notReadySince(node *corev1.Node) time.Time {
 	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
 		return c.LastTransitionTime.Time
@@ -204,8 +197,7 @@ func nodeReachable(node *corev1.Node) bool {
 	return c != nil && c.Status != corev1.ConditionUnknown
 }
 
-// end removes the conditions of a drain and stops its workers. It does not uncordon the node, because this happens when
-// the node is Ready again.
+// end removes the conditions of a drain and stops its workers. The node stays cordoned until it is Ready again.
 func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
@@ -213,16 +205,16 @@ func (s *drainStep) end() {
 	s.suspend()
 }
 
-// suspend stops the workers of the drain, because the deletion or update cannot continue now. No more pods are evicted,
-// but the node stays cordoned. The same drain continues later.
+// suspend stops the workers of the drain, because the deletion or update cannot continue now. The node stays cordoned,
+// and the same drain continues later.
 func (s *drainStep) suspend() {
 	if s.Drainer != nil {
 		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 	}
 }
 
-// uncordon uncordons the node after an update. It is called when the node is Ready again. If another update needs the
-// drained node, the node stays cordoned.
+// uncordon uncordons the node after an update. The node must be Ready again. If another update needs the drained node,
+// the node stays cordoned.
 func (s *drainStep) uncordon(ctx context.Context) error {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
 		machinestate.Interrupted(s.machine) ||
@@ -248,9 +240,8 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	return nil
 }
 
-// deadline returns the deadline of a drain that began at start. If the cloud has announced an interruption, the
-// deadline is at the latest interruptionMargin before the interruption, even if this leaves only a short time for the
-// drain.
+// deadline returns the deadline of a drain that began at start. An announced interruption moves the deadline to
+// interruptionMargin before the interruption, even if this leaves little time for the drain.
 func (s *drainStep) deadline(start time.Time) time.Time {
 	end := start.Add(s.machine.Spec.Timeouts.DrainOrDefault())
 	if at := s.machine.Status.InterruptionTime; machinestate.Interrupted(s.machine) && at != nil {

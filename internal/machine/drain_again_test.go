@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// uncordon makes a Node schedulable, as kubectl uncordon does.
 func (w *world) uncordon(name string) {
 	w.t.Helper()
 	node := w.getNode(name)

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// podOn creates a pod that a drain has to evict.
 func (w *world) podOn(node string) {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
@@ -43,7 +42,6 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 		t.Error("no pass is scheduled in case the trigger of the drain is lost")
 	}
 	w.wantQuiet("m")
-	// After a restart, the new process continues the same drain.
 	w.step(30 * time.Second)
 	w.restart()
 	w.wantQuiet("m")
@@ -84,7 +82,6 @@ func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// fixedDrainer is a Drainer that always reports the same outcome.
 type fixedDrainer struct {
 	Drainer
 	message string
@@ -94,7 +91,7 @@ func (s fixedDrainer) Drain(drain.Request) drain.Outcome {
 	return drain.Outcome{Reason: v1beta1.ReasonDraining, Message: s.message}
 }
 
-// Two leaders may see a drain in different states. They must not overwrite each other's reports forever.
+// Two leaders may see a drain in different states.
 //
 // Rule: drain-names-blockers.
 func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
@@ -132,7 +129,7 @@ func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
 	}
 }
 
-// Even if other clients change the Node again and again, the Node must be drained.
+// Other clients change the Node again and again.
 //
 // Rule: deletion-order.
 func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
@@ -181,7 +178,6 @@ func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	}
 }
 
-// recordingDrainer is a Drainer that records the requests.
 type recordingDrainer struct {
 	Drainer
 	requests []drain.Request
@@ -192,8 +188,7 @@ func (a *recordingDrainer) Drain(r drain.Request) drain.Outcome {
 	return a.Drainer.Drain(r)
 }
 
-// If a request differed from the previous one, the workers would check the node again. Until the first check, the drain
-// begins now.
+// A request that differs from the previous one would make the workers check the node again.
 func TestRepeatedDrainRequestsAreEqual(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -240,7 +235,7 @@ func TestADrainIsSkippedOnRequest(t *testing.T) {
 	}
 }
 
-// If a Node has just registered and is not in the status yet, it may already have pods that must be drained.
+// A Node that has just registered may already have pods that must be drained.
 func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -24,10 +24,9 @@ var (
 type cut struct {
 	// at counts effects from 1. With 0, no effect is interrupted.
 	at int
-	// If after is true, the effect takes place, and only its answer is lost.
+	// after is true if the effect takes place, and only its answer is lost.
 	after bool
-	// dies ends the process. Otherwise, the process gets an error and continues.
-	dies bool
+	dies  bool
 }
 
 func (c cut) String() string {
@@ -93,14 +92,13 @@ func (e *effects) revive() bool {
 	return was
 }
 
-// clear removes the recorded effects.
 func (e *effects) clear() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.done = nil
 }
 
-// The method of returns those effects since the last clear whose descriptions begin with one of the prefixes. Without
+// The method of returns the effects since the last clear whose descriptions begin with one of the prefixes. Without
 // prefixes, it returns all effects.
 func (e *effects) of(prefixes ...string) []string {
 	e.mu.Lock()
@@ -110,19 +108,17 @@ func (e *effects) of(prefixes ...string) []string {
 	})
 }
 
-// writes returns the API writes since the last clear, except writes of bootstrap tokens.
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
-// requeueing returns the writes that trigger another pass: all writes except those of a Machine's status.
+// requeueing returns the writes that trigger another pass. Writes of a Machine's status trigger none.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
 
-// calls returns the driver calls since the last clear.
 func (e *effects) calls() []string { return e.of("cloud") }
 
-// extractors implements the indexes of the caches for lists from the API server. A test that reads from the API server
-// is deterministic, because its reads are never outdated.
+// extractors implements the indexes of the caches for lists from the API server. Reads from the API server are never
+// outdated, so a test with them is deterministic.
 type extractors map[string]client.IndexerFunc
 
 func (x extractors) IndexField(_ context.Context, _ client.Object, field string, f client.IndexerFunc) error {
@@ -130,9 +126,8 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 	return nil
 }
 
-// client returns the client of a process. Its writes are recorded in the effects, and its reads use the indexes and are
-// limited to one namespace. refuse can return an error for a call before the call is sent. For a read, refuse gets the
-// verb "".
+// client returns the client of a process. Its writes are recorded, and its reads are limited to one namespace. The
+// function refuse can return an error before a call is sent. For a read, it gets the verb "".
 func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
 	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {

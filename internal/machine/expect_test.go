@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantRest runs a pass. It fails the test if the pass writes anything, calls the driver or requeues the Machine.
+// wantRest fails the test if a pass writes anything, calls the driver or requeues the Machine.
 func (w *world) wantRest(name string) {
 	w.t.Helper()
 	w.effects.clear()
@@ -26,7 +26,6 @@ func (w *world) wantRest(name string) {
 	}
 }
 
-// wantQuiet runs a pass, and fails the test if the pass writes anything.
 func (w *world) wantQuiet(name string) reconcile.Result {
 	w.t.Helper()
 	w.effects.clear()
@@ -110,7 +109,6 @@ func summaryOf(m *v1beta1.Machine) string {
 
 func lastOf(all []string, n int) []string { return all[max(len(all)-n, 0):] }
 
-// recorder records events.
 type recorder struct {
 	mu   sync.Mutex
 	seen []string
@@ -122,7 +120,6 @@ func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, arg
 	r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// take returns the events that were recorded since the last call.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

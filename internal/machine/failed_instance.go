@@ -16,10 +16,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may accept the creation of an instance and report some seconds later that the instance failed. If the reason
-// is a lack of capacity, other clouds would have rejected Create for the same reason. Both cases therefore have the
-// same results: the same condition, the same delays between the attempts, and the same time until the Machine is
-// Failed. If the set replaced the Machine instead, it would request another instance at once.
+// A cloud may accept the creation of an instance and report some seconds later that the instance failed for lack of
+// capacity. Other clouds reject Create for the same reason. Both cases have the same condition, the same delays between
+// the attempts, and the same time until the Machine is Failed. If the MachineSet replaced the Machine instead, it would
+// request another instance at once.
 
 // failurePending reports whether the instance in the status has failed and the failure must still be handled. An
 // earlier pass may have ended before it knew whether the instance has a Node.
@@ -30,8 +30,8 @@ func (s *instanceStep) failurePending() bool {
 }
 
 // handleFailedInstance decides what to do with an instance that the provider reports as failed. If the instance has a
-// Node, it runs, whatever the provider reports. The Node is read from the API server, because it may have registered a
-// moment ago and may be missing from the cache.
+// Node, it runs, whatever the provider reports. The Node may have registered a moment ago, so it is read from the API
+// server.
 func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Instance) (progress, error) {
 	if there, err := s.hasLiveNode(ctx); err != nil || there {
 		return s.after(time.Second), err
@@ -39,7 +39,7 @@ func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Inst
 	m, message := s.machine, "The provider reports that the instance failed: "+in.StateMessage
 	if in.StateCode != provider.ResourceExhausted || launchReason(m) == v1beta1.ReasonInstanceAdopted {
 		s.fail(v1beta1.FailureCreateError, message)
-		return onMachine, nil // Its owner replaces it.
+		return onMachine, nil // The owner of the Machine replaces it.
 	}
 	launch := v1beta1.LaunchStatus{Attempt: m.LaunchAttempt()}
 	if m.Status.Launch != nil {
@@ -59,7 +59,6 @@ func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Inst
 	return s.after(time.Millisecond), nil // The step must be durable before anything is deleted.
 }
 
-// hasLiveNode reads the Node of the instance from the API server, and reports whether this Node exists.
 func (s *launchStep) hasLiveNode(ctx context.Context) (bool, error) {
 	name := index.NodeName(s.machine)
 	if s.Target == nil || name == "" {
@@ -73,8 +72,8 @@ func (s *launchStep) hasLiveNode(ctx context.Context) (bool, error) {
 	return node.Spec.ProviderID == s.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
 }
 
-// discard deletes an instance that failed because of a lack of capacity. Then it opens the next attempt, which starts
-// when the delay after the failure is over. Each step can be repeated after a crash.
+// discard deletes an instance that failed for lack of capacity. Then it opens the next attempt, which starts when the
+// delay after the failure is over. Each step can be repeated after a crash.
 func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || preservation.Preserved(m) || s.unsupportedSchema(m) != "" {
@@ -88,7 +87,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 		case s.node != nil:
 			return s.continueRunning(), nil
 		case s.teardown.leftBehind:
-			return s.after(targetPoll), nil // It is not known whether the instance has become a Node.
+			return s.after(targetPoll), nil // The instance may have become a Node.
 		}
 		for _, step := range []func(context.Context) (progress, error){s.teardown.deleteInstance, s.teardown.deleteNode} {
 			if proceed, err := step(ctx); err != nil || proceed != next {
@@ -120,7 +119,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	if last := m.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		due = last.NextTryTime.Time
 		if due.Sub(s.now) > furthestAhead {
-			due = s.now // No wait is that long. Another client must have written it.
+			due = s.now // No delay is that long, so another client must have written it.
 		}
 	}
 	s.states.forget(client.ObjectKeyFromObject(m))
@@ -137,8 +136,8 @@ func (s *launchStep) continueRunning() progress {
 	return next
 }
 
-// removalWaits reports what the deletion of the failed instance waits for. If the deletion only waits for the cloud,
-// the reason of the failure stays in the status, because it is more useful.
+// removalWaits reports what the deletion of the failed instance waits for. While the deletion only waits for the cloud,
+// the status keeps the reason of the failure, which is more useful.
 func (s *launchStep) removalWaits(reason, message string) {
 	switch reason {
 	case v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling:
@@ -147,12 +146,11 @@ func (s *launchStep) removalWaits(reason, message string) {
 	}
 }
 
-// lacksCapacity reports whether the last instance failed because of a lack of capacity after the cloud had accepted it.
+// lacksCapacity reports whether the last instance failed for lack of capacity after the cloud had accepted it.
 func lacksCapacity(m *v1beta1.Machine) bool {
 	return m.Status.Launch != nil && m.Status.Launch.NoCapacitySince != nil
 }
 
-// foundCapacity records that the instance runs.
 func (s *launchStep) foundCapacity() {
 	if lacksCapacity(s.machine) {
 		launch := *s.machine.Status.Launch

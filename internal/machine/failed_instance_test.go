@@ -8,7 +8,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// failInstances makes the cloud report that all instances have failed.
 func (w *world) failInstances(code provider.Code) {
 	for _, in := range w.cloud.Live() {
 		w.cloud.Change(in.ProviderID, func(in *provider.Instance) {
@@ -85,8 +84,6 @@ func names[T ~string](all []T) (out []string) {
 	return out
 }
 
-// If the inputs of the launch change, the wait ends, as it does after a failed Create.
-//
 // Rules: late-lack-of-capacity, retry-policy-by-code.
 func TestAChangeEndsTheWaitForCapacity(t *testing.T) {
 	t.Parallel()
@@ -110,8 +107,6 @@ func TestAChangeEndsTheWaitForCapacity(t *testing.T) {
 	}
 }
 
-// If an instance failed for another reason, the machine fails, whatever the error code is.
-//
 // Rule: pending-instance-polled.
 func TestFailedInstanceWithAnotherCodeFailsTheMachine(t *testing.T) {
 	t.Parallel()
@@ -130,8 +125,8 @@ func TestFailedInstanceWithAnotherCodeFailsTheMachine(t *testing.T) {
 	}
 }
 
-// A cloud may report that an instance has failed because an operation on the instance failed. The operating system of
-// the instance may continue to run.
+// A cloud may report a failed state after a failed operation, although the operating system of the instance continues
+// to run.
 //
 // Rule: node-outlives-failed-state.
 func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {
@@ -165,7 +160,7 @@ func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {
 	}
 }
 
-// The Node may register after the controller has decided to delete the instance, and before it deletes the instance.
+// The Node may register after the controller has decided to delete the instance.
 //
 // Rule: node-outlives-failed-state.
 func TestAnInstanceThatBecomesANodeIsNotDiscarded(t *testing.T) {

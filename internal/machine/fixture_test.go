@@ -45,20 +45,17 @@ type world struct {
 	process *Reconciler
 	drainer *drainer
 
-	// noTarget is true if there is no target cluster. targetDown is true if the target cluster is unreachable. joins is
-	// true if instances that run become nodes automatically.
+	// noTarget is true if there is no target cluster, and targetDown if it is unreachable. If joins is true, running
+	// instances become nodes automatically.
 	noTarget, targetDown, joins bool
-	// unanswered counts the calls to the unreachable target cluster.
-	unanswered atomic.Int32
+	unanswered                  atomic.Int32
 	// asked counts the uncached reads of a process that runs in a manager.
-	asked atomic.Int32
-	// refuse can return an error for a call of the process to the API server.
+	asked  atomic.Int32
 	refuse func(verb string, o runtime.Object) error
 }
 
 const fakeProvider = "fake"
 
-// newCloud returns a cloud that records its calls as effects of a process.
 func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 	cloud := fakecloud.New(fakeProvider, c)
 	cloud.Around = e.do
@@ -119,7 +116,6 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 func noTarget(w *world) { w.noTarget = true }
 func joining(w *world)  { w.joins = true }
 
-// restart starts a new process without any memory.
 func (w *world) restart() {
 	w.effects.revive()
 	if w.options.Target != nil {
@@ -160,7 +156,6 @@ func (w *world) create(objects ...client.Object) {
 	}
 }
 
-// class creates a class, and the credentials and the user data to which the class refers.
 func (w *world) class(name, userData string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
@@ -188,7 +183,7 @@ func (w *world) protected(o client.Object) client.Object {
 	return o
 }
 
-// hold adds the finalizer to an object that exists.
+// hold adds this finalizer to an existing object.
 func (w *world) hold(o client.Object) {
 	w.t.Helper()
 	patch := []byte(`{"metadata":{"finalizers":["` + v1beta1.InUseFinalizer + `"]}}`)
@@ -197,7 +192,6 @@ func (w *world) hold(o client.Object) {
 	}
 }
 
-// removeFinalizers removes the finalizers of an object, as an administrator might do.
 func (w *world) removeFinalizers(o client.Object) {
 	w.t.Helper()
 	if err := w.api.Patch(w.t.Context(), o,
@@ -213,7 +207,7 @@ func (w *world) setSecret(name, key, value string) {
 	}
 }
 
-// createMachine creates a Machine of class "small". As if a set had created it, it has the finalizer and the labels.
+// createMachine creates a Machine of class "small" with the finalizer and the labels that a MachineSet would set.
 func (w *world) createMachine(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -228,7 +222,6 @@ func (w *world) createMachine(name string, change ...func(*v1beta1.Machine)) *v1
 	return m
 }
 
-// running creates a Machine and its Node, and runs passes until the Machine is Running.
 func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
 	w.createMachine(name, change...)
@@ -240,7 +233,6 @@ func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.
 	return m
 }
 
-// get returns the Machine, or nil if it no longer exists.
 func (w *world) get(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{}
@@ -254,7 +246,6 @@ func (w *world) get(name string) *v1beta1.Machine {
 	return m
 }
 
-// update changes the Machine as a user would.
 func (w *world) update(name string, change func(*v1beta1.Machine)) {
 	w.t.Helper()
 	m := w.get(name)
@@ -280,7 +271,6 @@ func (w *world) delete(name string) {
 
 func nodeNameOf(namespace, machine string) string { return namespace + "-" + machine }
 
-// node creates the Node of a machine that has one instance, as the kubelet would.
 func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *corev1.Node {
 	w.t.Helper()
 	m := w.get(name)
@@ -305,7 +295,6 @@ func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *cor
 	return node
 }
 
-// setNodeReady sets the condition Ready of the Node, as the kubelet would.
 func (w *world) setNodeReady(name string, status corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
@@ -330,7 +319,6 @@ func (w *world) getNode(name string) *corev1.Node {
 	return node
 }
 
-// tokens returns the bootstrap tokens for the machines of the namespace.
 func (w *world) tokens() []corev1.Secret {
 	w.t.Helper()
 	list := &corev1.SecretList{}
@@ -345,7 +333,7 @@ func (w *world) tokens() []corev1.Secret {
 // drainer is a Drainer whose workers run when the test calls drains.
 type drainer struct {
 	*drain.Controller
-	// unchecked is true if the last outcome was that no worker has checked the Node yet.
+	// unchecked is true if no worker had checked the Node at the last outcome.
 	unchecked bool
 }
 
@@ -355,7 +343,6 @@ func (d *drainer) Drain(r drain.Request) drain.Outcome {
 	return outcome
 }
 
-// reconcile runs one pass. If the pass returns an error, the test fails.
 func (w *world) reconcile(name string) reconcile.Result {
 	w.t.Helper()
 	result, err := w.pass(name)
@@ -385,7 +372,7 @@ func (w *world) singlePass(name string) (reconcile.Result, error) {
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 // The method until runs passes until the function done returns true. Each pass runs at its requeue time, or at once
-// after an event. It restarts a process that died.
+// after an event. A process that died is restarted.
 func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string
@@ -423,7 +410,6 @@ func (w *world) untilGone(name string) {
 	w.until(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
 }
 
-// join creates a Node for each running instance that has no Node.
 func (w *world) join() (joined bool) {
 	w.t.Helper()
 	for _, in := range w.cloud.Live() {

@@ -9,15 +9,13 @@ import (
 )
 
 // A force-deletion always ends. If the cloud does not delete the instance or cannot be reached, the Machine is deleted
-// and the instance remains. In all other cases, a Machine is deleted only after its instance. Before the Machine is
-// deleted, the controller therefore records what may remain, in an event and in the ConfigMap machinist-orphans. Orphan
-// removal deletes it later.
+// and the instance remains. Therefore, the controller first records what may remain, in an event and in the ConfigMap
+// machinist-orphans. Orphan removal deletes it later.
 
 const (
-	// failingPatience applies to force-deletions. If the deletion of the instance has failed for this time, the Machine is
-	// deleted without it. The time is long enough for several attempts.
+	// failingPatience is how long a force-deletion continues while the deletion of the instance fails. Then the Machine
+	// is deleted without it. The time is long enough for several attempts.
 	failingPatience = 2 * time.Minute
-	// removalPatience is the maximum time that a force-deletion waits for the deletion of the instance.
 	removalPatience = 10 * time.Minute
 )
 
@@ -37,7 +35,6 @@ func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) f
 	}
 }
 
-// forcedEnd returns the time at which a force-deletion stops waiting for the deletion of the instance.
 func (s *teardownStep) forcedEnd(failing bool) time.Time {
 	var end time.Time
 	s.states.update(s.machine, func(m *machineState) {

@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// forceDeletedRecord is a ForceDeleted in memory.
 type forceDeletedRecord struct {
 	err  error
 	left []string
@@ -29,7 +28,7 @@ func (b *forceDeletedRecord) AddForceDeleted(_ context.Context, m *v1beta1.Machi
 	return b.err
 }
 
-// unremovable returns functions by name. Each function creates a situation in which the instance is never deleted.
+// unremovable returns functions that each create a situation in which the instance is never deleted.
 func unremovable() map[string]func(*world) {
 	return map[string]func(*world){
 		"the cloud refuses the credentials": func(w *world) {
@@ -115,8 +114,6 @@ func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
 	}
 }
 
-// The deletion must not continue until everything that may remain is recorded.
-//
 // Rule: force-delete-always-ends.
 func TestForceDeleteWaitsForItsRecord(t *testing.T) {
 	t.Parallel()
@@ -142,8 +139,6 @@ func TestForceDeleteWaitsForItsRecord(t *testing.T) {
 	}
 }
 
-// While the cloud deletes the instance as usual, the force-deletion waits for it.
-//
 // Rule: force-delete-always-ends.
 func TestForceDeleteWaitsWhileTheCloudDeletesTheInstance(t *testing.T) {
 	t.Parallel()
@@ -163,8 +158,6 @@ func TestForceDeleteWaitsWhileTheCloudDeletesTheInstance(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A force-deletion tries again at once.
-//
 // Rule: force-delete-always-ends.
 func TestForceDeleteTriesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -181,8 +174,6 @@ func TestForceDeleteTriesAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If the cloud has named a time before which it wants no calls, a force-deletion waits for that time too.
-//
 // Rules: force-delete-always-ends, one-try-per-backoff.
 func TestForceDeleteRespectsRetryAfter(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// emptyNodes is a cache of Nodes that does not contain any Nodes yet.
 type emptyNodes struct{ client.Client }
 
 func (emptyNodes) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// healthStep reports the health of the Node.
 type healthStep struct{ *pass }
 
 // run sets the Machine's conditions from the conditions of the Node. Health checks use these conditions to decide
@@ -66,13 +65,12 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 	return next, s.instance.check(ctx, transition)
 }
 
-// nodeGone handles a Machine whose Node is no longer in the cache.
 func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	ref := s.machine.Status.NodeRef
 	live := &corev1.Node{}
 	err := s.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
 	if err == nil && live.UID == ref.UID {
-		return s.after(time.Second), nil // The cache lags behind.
+		return s.after(time.Second), nil // The cache is outdated.
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return onError, fmt.Errorf("read node %s: %w", ref.Name, err)
@@ -87,14 +85,14 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	return onMachine | onNode, s.instance.check(ctx, changed)
 }
 
-// dropToken deletes the bootstrap token when the machine has joined, has failed or is gone. It is called once, before
-// this change is written to the status. If the process crashes in between, the call is repeated and no token remains.
+// dropToken deletes the bootstrap token when the machine has joined, has failed or is gone. The call must precede the
+// write of the status, so that a crash between the two leaves no token.
 func (s *launchStep) dropToken(ctx context.Context) error {
 	known := s.states.get(s.machine)
 	if !known.launch.ownToken || known.launch.token {
 		err := s.tokens.Delete(ctx, s.attempt())
-		// If the process has no permission to read tokens, there is no token to delete, unless it created one before it lost
-		// the permission.
+		// A process without permission to read tokens has no token to delete, unless it created one before it lost the
+		// permission.
 		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}

@@ -82,9 +82,7 @@ func TestWhichNodesAreInService(t *testing.T) {
 	}
 }
 
-// If a machine adopts an instance whose Node already runs pods, the Node gets the node template without the startup
-// taints. Startup taints would evict the pods. If no component removed the taints, the machine would fail and be
-// replaced.
+// The Node of the adopted instance already runs pods, which startup taints would evict.
 //
 // Rule: no-startup-taints-in-service.
 func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
@@ -115,8 +113,8 @@ func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules startup-taints-once, no-startup-taints-in-service: the Node gets startup taints if an adopted instance joins
-// only after its adoption, or if the Node is already Ready when it is first seen.
+// Rules startup-taints-once, no-startup-taints-in-service: an adopted instance may join after its adoption, and a new
+// Node may be Ready when it is first seen.
 func TestNewNodeGetsStartupTaints(t *testing.T) {
 	t.Parallel()
 	t.Run("adopted before it joined", func(t *testing.T) {
@@ -153,7 +151,7 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// The Node of a running machine was deleted by mistake, and the kubelet registers it again. Its pods may still run.
+// The Node of a running machine was deleted by mistake. Its pods may still run.
 //
 // Rule: no-startup-taints-in-service.
 func TestNodeThatRegistersAgainGetsNoStartupTaints(t *testing.T) {

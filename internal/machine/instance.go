@@ -18,16 +18,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// instanceStep updates the record of the instance in the status.
 type instanceStep struct {
 	*pass
-	// undecided is true if the cloud does not show the instance, but it is not certain yet that the instance is absent.
+	// undecided is true if the cloud does not show the instance, but the instance may still exist.
 	undecided bool
 	// failed is the instance that this pass has read, if the provider reports that the instance failed.
 	failed *provider.Instance
 }
 
-// followInstance reads the recorded instance until it runs.
 func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	if createdWithProviderID(s.machine) {
 		return s.adoption.run(ctx)
@@ -36,14 +34,14 @@ func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	known := s.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
 		if gone, err := s.checkSuspect(ctx); gone || err != nil {
-			return onMachine, err // Its owner replaces the Machine.
+			return onMachine, err // The owner replaces the Machine.
 		}
 	}
 	if known && status.State != v1beta1.InstancePending && !s.failurePending() {
 		return next, nil
 	}
 	if known && s.machine.Status.NodeRef != nil {
-		return next, nil // The Node is better evidence than the provider.
+		return next, nil // A Node is better evidence than the provider's answer.
 	}
 	if known && s.restoreBooted() {
 		return next, nil
@@ -63,7 +61,7 @@ func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	case provider.IsNotFound(err):
 		return s.followAbsent(ctx, inputs, known), nil
 	case err != nil && s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
-		return onMachine, nil // The earlier finding of the provider still holds. Its owner replaces the Machine.
+		return onMachine, nil // The provider has already reported that the instance is gone.
 	case err != nil:
 		reason := s.lookupFailed(err)
 		if !known {
@@ -76,7 +74,8 @@ func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
 		// The cloud may not show the tags of the Machine's own instance yet. Without this wait, the Machine would refuse its
 		// own instance permanently.
-		s.launch.reportLaunching("Waiting for the settle time to pass, because the tags of a new instance may show late.")
+		s.launch.reportLaunching("Waiting for the settle time to pass, " +
+			"because the tags of a new instance may appear late.")
 		return s.after(min(s.showsWithin(), s.pollInterval())), nil
 	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.adoption.run(ctx)
@@ -87,8 +86,8 @@ func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// lookupFailed schedules another lookup. It is called after an error that does not show whether the instance exists. It
-// returns the reason to report.
+// lookupFailed schedules another lookup after an error that does not show whether the instance exists. It returns the
+// reason to report.
 func (s *instanceStep) lookupFailed(err error) (reason string) {
 	s.noteShown() // A failed read does not count as the second of two reads.
 	c := lookupRetryPolicy(provider.CodeOf(err))
@@ -96,7 +95,6 @@ func (s *instanceStep) lookupFailed(err error) (reason string) {
 	return c.reason
 }
 
-// pollInterval returns the time between two reads of a pending instance.
 func (s *instanceStep) pollInterval() time.Duration {
 	return pollInterval(s.now.Sub(s.launch.attemptStart()))
 }
@@ -114,7 +112,6 @@ func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provi
 	return s.Cloud.Get(ctx, req)
 }
 
-// scope returns the scope of the instance from the status, or "" if the status contains no scope.
 func (p *pass) scope() string {
 	if status := p.machine.Status.Instance; status != nil {
 		return status.Scope
@@ -123,9 +120,8 @@ func (p *pass) scope() string {
 }
 
 // readAddresses reads the addresses of an instance that had none when it was first seen running. Some networks assign
-// addresses only while the instance boots. It reads them only once, when the Node has registered. At that time, the
-// instance must have an address, because its kubelet needed one. If the provider does not answer, the addresses stay
-// out of the status.
+// addresses only while the instance boots. One read is enough when the Node has registered, because its kubelet needed
+// an address.
 func (s *instanceStep) readAddresses(ctx context.Context) {
 	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
 		return
@@ -140,14 +136,12 @@ func (s *instanceStep) readAddresses(ctx context.Context) {
 	}
 }
 
-// hasIP reports whether one of the addresses is an IP address.
 func hasIP(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
 	})
 }
 
-// recordLaunched records an instance that exists.
 func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
 	userDataHash, nodeID, account := "", "", provider.AccountOf(s.Cloud, inputs.Class())
@@ -174,7 +168,7 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 		Scope:          instance.Scope,
 	}
 	if !instance.LaunchTime.IsZero() {
-		// Truncated as in storage. Without this, the status would seem to change with every read.
+		// The API server truncates the time too. Otherwise, the status would seem to change with every read.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}
 	}
 	m.Status.Addresses = instance.AllAddresses()
@@ -188,7 +182,7 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 	if s.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
 		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists. Waiting for its node.", "")
 		if lacksCapacity(m) {
-			m.Status.LastOperation.Attempts = failures // An accepted instance does not mean that there is capacity.
+			m.Status.LastOperation.Attempts = failures // A cloud may accept an instance without having capacity for it.
 		}
 	}
 	if m.Adopting() {
@@ -204,9 +198,9 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 	}
 }
 
-// createdFrom returns the configuration that was used for the creation of the instance. The configuration is unknown if
-// another pass called Create and the specification may have changed since then. In this case, the result is empty. An
-// empty configuration never equals a specification, so the instance is updated.
+// createdFrom returns the configuration with which the instance was created. The result is empty if another pass called
+// Create and the spec may have changed since then. An empty configuration never equals a spec, so the instance is
+// updated.
 func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceCreate() {
 		return appliedOf(s.machine, inputs)
@@ -214,18 +208,17 @@ func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStat
 	return &v1beta1.AppliedStatus{}
 }
 
-// changedSinceCreate is for a Machine without a recorded instance. It reports whether the specification may have
-// changed since Create was called. It compares the generation with the generation for which the status last reported
-// that there is no instance. One change is ignored: the write of the provider ID.
+// changedSinceCreate reports whether the spec may have changed since Create was called. It compares the generation with
+// the generation for which the status last reported that there is no instance. One change is ignored: the write of the
+// provider ID.
 func (s *instanceStep) changedSinceCreate() bool {
-	observed := int64(1) // Before the first call of Create, nothing has to be written.
+	observed := int64(1) // Nothing has to be written before the first call of Create.
 	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		observed = c.ObservedGeneration
 	}
 	return s.machine.Generation > observed+1
 }
 
-// countFailedCheck counts a failed check of the instance, and returns the number of consecutive failures.
 func (s *instanceStep) countFailedCheck() (times int32) {
 	s.states.update(s.machine, func(m *machineState) {
 		m.instance.getFailures++
@@ -234,9 +227,9 @@ func (s *instanceStep) countFailedCheck() (times int32) {
 	return times
 }
 
-// check asks the provider whether the instance of an unhealthy Node still exists. It asks when the Node becomes
-// unhealthy, and repeats this until the provider answers. While the instance is being deleted, it asks again and again.
-// A process that starts while the Node is unhealthy asks once.
+// check asks the provider whether the instance of an unhealthy Node still exists. The provider is asked when the Node
+// becomes unhealthy, and again until it answers. While the instance is being deleted, the provider is polled. A process
+// that starts while the Node is unhealthy asks once.
 func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	if known := s.states.get(s.machine); known.instance.checked && !transition ||
 		s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
@@ -268,10 +261,10 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	return nil
 }
 
-// refresh reads facts about the instance that were unknown at its creation, and writes them to the status. The Machine
-// can be used without these facts, so refresh reads only once. A Ready Node proves that the instance runs, whatever the
-// provider reports. There is one exception: if the provider does not show the instance yet, refresh retries until the
-// settle time has passed. The certificates of the Node need the addresses of the instance.
+// refresh reads data of the instance that was unknown at its creation. The Machine can be used without this data, so
+// refresh reads only once. A Ready Node proves that the instance runs, whatever the provider reports. If the provider
+// does not show the instance yet, refresh retries until the settle time has passed. The certificates of the Node need
+// the addresses.
 func (s *instanceStep) refresh(ctx context.Context) {
 	s.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
@@ -294,8 +287,8 @@ func (s *instanceStep) refresh(ctx context.Context) {
 	}
 }
 
-// bootGrace is how long the status may continue to show an instance as pending after the controller has seen that the
-// instance runs. Most instances become Nodes within this time, so that one write can record both changes.
+// bootGrace is how long the status may show a running instance as pending. Most instances become Nodes within this
+// time, so that one write can record both changes.
 const bootGrace = time.Minute
 
 // booted is the state of a running instance that is still pending in the status.
@@ -305,7 +298,6 @@ type booted struct {
 	addresses []corev1.NodeAddress
 }
 
-// restoreBooted copies the stored state of a booted instance to the status. It reports whether there was one.
 func (s *instanceStep) restoreBooted() bool {
 	seen := s.states.get(s.machine).instance.booted
 	if seen == nil {
@@ -315,9 +307,9 @@ func (s *instanceStep) restoreBooted() bool {
 	return true
 }
 
-// onlyBooted reports whether the pass has found nothing new except that the instance runs. This fact can be written
-// later, together with the registration of the Node. Changes of other fields are never delayed, because other
-// controllers need them.
+// onlyBooted reports whether the pass has found nothing new except that the instance runs. The registration of the Node
+// can then be written together with this change. Changes of other fields are never delayed, because other controllers
+// need them.
 func (s *instanceStep) onlyBooted() bool {
 	before, after := &s.before.Status, &s.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
@@ -346,16 +338,16 @@ func (s *instanceStep) onlyBooted() bool {
 	return true
 }
 
-// isOldInstance reports whether this is the last replaced instance, which the cloud may still show. If the settle time
-// has passed, the instance is a new one to which the driver has assigned the same ID.
+// isOldInstance reports whether the instance is the last replaced one, which the cloud may still show. After the settle
+// time, it is a new instance to which the driver has assigned the same ID.
 func (s *instanceStep) isOldInstance(instance *provider.Instance) bool {
 	launch := s.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
 		s.now.Sub(s.launch.attemptStart()) <= s.Cloud.CreateSettle()
 }
 
-// stateOf returns the state of an instance after a read. If the instance was already running, an outdated read may show
-// it as pending. In this case, the state stays Running, so that the instance is not polled again.
+// stateOf returns the state of an instance after a read. An outdated read may show a running instance as pending. The
+// state then stays Running, so that the instance is not polled again.
 func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.InstanceState {
 	if before != nil && before.State == v1beta1.InstanceRunning && read.State == provider.StatePending {
 		return before.State

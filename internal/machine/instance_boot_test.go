@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// booting creates a machine. Its instance boots for ten seconds and has no addresses until then.
+// booting creates a machine whose instance boots for ten seconds and has no addresses until then.
 func booting(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
@@ -74,7 +74,7 @@ func TestBootedInstanceIsReportedTogetherWithItsNode(t *testing.T) {
 	}
 }
 
-// If the process is restarted in the meantime, one more read from the cloud is needed.
+// One more read from the cloud is needed.
 //
 // Rules: four-writes-to-running, crash-safe-everywhere.
 func TestBootedInstanceIsReadAgainAfterARestart(t *testing.T) {

@@ -18,20 +18,18 @@ import (
 // report that the last pods have ended.
 const interruptionMargin = 5 * time.Second
 
-// announcement describes an announced interruption and its source.
 type announcement struct {
 	reason, source string
-	// The field at contains the time at which the cloud will reclaim the instance. It is exact if the cloud has announced
-	// the time. Otherwise, the time is an estimate that is based on the current time.
+	// The field at contains the time at which the cloud will reclaim the instance. If the cloud has not announced the
+	// time, it is an estimate based on the current time.
 	at    time.Time
 	exact bool
 }
 
-// interruptionStep handles announcements that the cloud is about to reclaim the instance.
 type interruptionStep struct {
 	*pass
-	// interrupting is true while the Node is drained because of an interruption notice. noticed is the reason of the
-	// notice if this pass is the first one that has seen it.
+	// interrupting is true while the Node is drained because of an interruption notice. The field noticed contains the
+	// reason of a notice that is new in this pass.
 	interrupting bool
 	noticed      string
 	// withdrawn is true if this pass is the first one that has seen the withdrawal of a notice.
@@ -39,7 +37,7 @@ type interruptionStep struct {
 }
 
 // currentAnnouncement returns the current announcement of the provider or the Node. If one of them could not be asked,
-// known is false. In this case, a missing announcement proves nothing.
+// known is false, and a missing announcement proves nothing.
 func (s *interruptionStep) currentAnnouncement() (a announcement, found, known bool) {
 	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
 	if n, ok := s.Signals.Of(s.node); ok {
@@ -64,7 +62,6 @@ func (s *interruptionStep) currentAnnouncement() (a announcement, found, known b
 	return a, true, true
 }
 
-// observe updates the condition InterruptionNotice.
 func (s *interruptionStep) observe() {
 	m := s.machine
 	if m.Replacing() {
@@ -77,8 +74,8 @@ func (s *interruptionStep) observe() {
 		}
 		return
 	}
-	// The time in the status was estimated when the signal was first seen. It is replaced only if the new time is earlier
-	// or exact.
+	// The time in the status was estimated when the signal was first seen. Only an earlier or an exact time replaces
+	// it.
 	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
 		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
@@ -96,9 +93,9 @@ func (s *interruptionStep) observe() {
 	}
 }
 
-// withdraw reverts everything that was done because of a notice. The Node is uncordoned in the same way as after an
-// update, but only when the withdrawal is in the status. If an owner has seen the notice in the meantime, the owner
-// deletes the Machine, and the Node stays cordoned.
+// withdraw reverts everything that was done because of a notice. The Node is uncordoned only when the withdrawal is in
+// the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the Node stays
+// cordoned.
 func (s *interruptionStep) withdraw() {
 	const message = "The interruption is no longer announced."
 	s.machine.Status.InterruptionTime = nil
@@ -111,13 +108,12 @@ func (s *interruptionStep) withdraw() {
 	}
 }
 
-// forgetNotice removes the notice of an instance that is gone.
 func (s *interruptionStep) forgetNotice() {
 	s.machine.Status.InterruptionTime = nil
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// run records an announced interruption and drains the Node at once. It does not wait until the owner deletes the
+// run records an announced interruption and drains the Node at once. There is no need to wait for the deletion of the
 // Machine, because the pods must leave the Node in any case. A deletion continues the same drain.
 func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	s.observe()
@@ -135,8 +131,8 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		m = s.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
-		// If there are preDrain hooks, no pods may be evicted before the owners of the hooks agree. The deletion of the
-		// Machine asks these owners.
+		// The owners of preDrain hooks must agree before pods are evicted. The deletion of the Machine asks these
+		// owners.
 		node, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		if err == nil {
 			s.node = node
@@ -151,7 +147,6 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	return onNode.unless(s.node != nil), nil // The Node is gone, but still in the cache.
 }
 
-// observeInDeletion updates the notice of a Machine that is being deleted. Its Node is drained anyway.
 func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, error) {
 	s.observe()
 	if s.noticed == "" {
@@ -160,7 +155,6 @@ func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, err
 	return next, s.writeStatus(ctx)
 }
 
-// announcedByNodeOnly reports whether the Node announces the interruption and the provider does not.
 func (s *interruptionStep) announcedByNodeOnly() bool {
 	_, shown := s.Signals.Of(s.node)
 	return shown && machinestate.Interrupted(s.machine) && s.states.get(s.machine).instance.polled.reason == ""

@@ -23,13 +23,11 @@ import (
 )
 
 const (
-	// noticePeriod is the time between two polls of the provider for interruptions.
 	noticePeriod = 15 * time.Second
 	// noticeHorizon is how far in the future an announced interruption may be. Later ones are treated as advice.
 	noticeHorizon = 15 * time.Minute
 )
 
-// notices polls the provider for announced interruptions, and enqueues the affected Machines.
 type notices struct{ *Reconciler }
 
 // NoticesWiring returns the wiring of the controller that polls the provider for announced interruptions. The
@@ -44,7 +42,7 @@ func (r *Reconciler) NoticesWiring() wiring.Controller {
 		Sources: []source.Source{start}}
 }
 
-// noticeScope is a group of Machines. A single call to the provider returns the interruptions of all these Machines.
+// noticeScope is a group of Machines whose interruptions a single call to the provider returns.
 type noticeScope struct {
 	class    provider.Class
 	machines []*v1beta1.Machine
@@ -79,7 +77,7 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return reconcile.Result{RequeueAfter: noticePeriod}, nil
 }
 
-// scopes groups the Machines that have an instance. The machines of a group have the same Secret with credentials, and
+// scopes groups the Machines that have an instance. The Machines of a group have the same Secret with credentials, and
 // the driver returns the same scope for them. Each class is resolved only once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
@@ -112,7 +110,6 @@ func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	return scopes, nil
 }
 
-// classNameOf returns a string that identifies the configuration of the Machine.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef != nil {
 		return "class/" + m.Namespace + "/" + m.Spec.ClassRef.Name
@@ -127,9 +124,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
 }
 
-// scopeNameOf returns a string that identifies a scope. Two classes have the same scope if they have the same Secret,
-// and the driver returns the same name for their scopes. If the driver does not name scopes, the two classes must have
-// the same specification.
+// scopeNameOf returns a string that identifies a scope. Two classes share a scope if they have the same Secret, and the
+// driver returns the same scope name. If the driver does not name scopes, the two classes must have the same spec.
 func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	name := ""
 	if inputs.CredentialsRef != nil {
@@ -153,7 +149,7 @@ func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bo
 			now.reason = v1beta1.ReasonPreemptionNotice
 		}
 	} else if before.reason == "" && !machinestate.Interrupted(m) {
-		return // This is the usual case.
+		return
 	}
 	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {
 		return

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// announcer is an Interrupter that returns the given answers.
 type announcer struct {
 	ends  []provider.Interruption
 	err   error
@@ -26,7 +25,6 @@ func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsR
 	return a.ends, a.err
 }
 
-// announced returns a world with a cloud that announces interruptions.
 func announced(t *testing.T) (*world, *announcer) {
 	w, a := newWorld(t), &announcer{}
 	w.options.Interrupter = a
@@ -34,7 +32,6 @@ func announced(t *testing.T) (*world, *announcer) {
 	return w, a
 }
 
-// poll polls the cloud once.
 func (w *world) poll() {
 	w.t.Helper()
 	result, err := notices{w.process}.Reconcile(w.t.Context(), reconcile.Request{})
@@ -74,7 +71,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	if len(sizes) != 2 || sizes[1] != 1 || sizes[2] != 1 {
 		t.Errorf("scopes of %v machines, want one of two and one of one", sizes)
 	}
-	// If an interruption is far in the future, the controller treats the notice only as advice.
+	// A notice of an interruption far in the future is only advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
 	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
 		Reason: provider.Preemption}}
@@ -92,7 +89,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	}
 	w.wantRest("other")
 
-	// If a poll fails, or if a new process has not polled yet, the notice is not withdrawn.
+	// The notice stays if a poll fails, or if a new process has not polled yet.
 	cloud.err = errors.New("no answer")
 	w.poll()
 	w.wantQuiet("m")
@@ -117,7 +114,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule interruption-drains-at-once: if the node can no longer register, the set does not wait for the node.
+// Rule: interruption-drains-at-once.
 func TestInterruptionOfAMachineWithoutANodeIsReported(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)

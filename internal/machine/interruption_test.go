@@ -15,7 +15,6 @@ import (
 
 const spotTaint = "aws-node-termination-handler/spot-itn"
 
-// taintNode adds a taint to a Node, as a termination handler does.
 func (w *world) taintNode(name, key string) {
 	w.t.Helper()
 	node := w.getNode(name)
@@ -41,7 +40,6 @@ func (w *world) untaintNode(name, key string) {
 	}
 }
 
-// nodeReports sets two conditions of a Node: the given one, and the condition Ready.
 func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string,
 	ready corev1.ConditionStatus) {
 	w.t.Helper()
@@ -63,8 +61,8 @@ func (w *world) wantCordoned(name string, want bool) {
 	}
 }
 
-// Rule interruption-drains-at-once: the drain begins when the notice appears, and not only when the machine is deleted.
-// It ends before the instance is reclaimed.
+// Rule interruption-drains-at-once: the drain does not wait for the deletion of the machine, and ends before the
+// instance is reclaimed.
 func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +95,7 @@ func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 	w.step(10 * time.Second)
 	w.wantQuiet("m")
 
-	// If another process takes over, or if the machine is deleted, the same drain continues.
+	// Another process or a deletion of the machine continues the same drain.
 	w.restart()
 	drainer.Drainer, w.process.Drainer = w.process.Drainer, drainer
 	w.wantQuiet("m")
@@ -126,8 +124,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
 	w.wantCordoned(m.Status.NodeRef.Name, true)
 	w.wantQuiet("m")
-	// The machine has no owner that deletes it. When its instance is gone, the machine fails, like any machine whose
-	// instance vanishes.
+	// No owner deletes the machine. When its instance is gone, the machine fails.
 	w.cloud.Vanish(m.Spec.ProviderID)
 	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
 		corev1.ConditionUnknown)
@@ -199,7 +196,7 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 	}
 }
 
-// Rule withdrawn-interruption-ends-drain: if an administrator has cordoned a Node, the Node stays cordoned.
+// Rule: withdrawn-interruption-ends-drain.
 func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -255,7 +252,7 @@ func TestExemptMachinesAreNotDrainedForANotice(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once: if an instance will be reclaimed soon, it is not updated.
+// Rule: interruption-drains-at-once.
 func TestInterruptedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +268,6 @@ func TestInterruptedMachineIsNotUpdated(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
 }
 
-// forbiddenDrainer fails the test if a drain is requested.
 type forbiddenDrainer struct {
 	Drainer
 	t testing.TB
@@ -282,7 +278,7 @@ func (f forbiddenDrainer) Drain(drain.Request) drain.Outcome {
 	return drain.Outcome{}
 }
 
-// Rule interruption-drains-at-once: the controller does not react to signals that only give advice.
+// Rule: interruption-drains-at-once.
 func TestAdvisorySignalsDrainNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

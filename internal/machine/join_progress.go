@@ -17,13 +17,12 @@ import (
 // kubelet. Most instances need less time, and cause no additional write.
 const requestGrace = 3 * time.Minute
 
-// requestsKept is shorter than the time for which Kubernetes keeps certificate requests. Kubernetes deletes approved
-// requests after an hour.
+// requestsKept is slightly less than the hour after which Kubernetes deletes approved certificate requests.
 const requestsKept = 50 * time.Minute
 
-// joinProgress returns the progress of the kubelet if a launched Machine has no Node: whether the kubelet has requested
-// a certificate, and the state of this request. It returns "" in three cases: before the end of requestGrace, if the
-// requests cannot be read, and after requestsKept if no request is found, because Kubernetes may have deleted it.
+// joinProgress returns the progress of a kubelet without a Node: whether it has requested a certificate, and the state
+// of this request. Before requestGrace, it returns "". After requestsKept, it also returns "" if no request is found,
+// because Kubernetes may have deleted the request.
 func (s *registrationStep) joinProgress(ctx context.Context) string {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	name := index.NodeName(s.machine)

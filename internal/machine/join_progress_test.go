@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If a machine has waited several minutes for its Node, its condition reports the progress of the kubelet. This costs
-// one write.
+// The report costs one write.
 //
 // Rule: slow-join-explained.
 func TestConditionReportsHowFarTheKubeletCame(t *testing.T) {

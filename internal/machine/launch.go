@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// launchStep creates the instance of a Machine that has no instance.
 type launchStep struct {
 	*pass
 	// queued is true if the Machine waits for a slot for the creation. The field silent is true if the wait is still too
@@ -28,10 +27,9 @@ type launchStep struct {
 	created bool
 }
 
-// run creates the instance. If the instance exists, run reads it until it runs.
 func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Replacing() {
-		return next, nil // The old instance is deleted first, together with its attempt.
+		return next, nil // The old instance is deleted first.
 	}
 	if s.machine.Retrying() {
 		return s.discard(ctx)
@@ -46,7 +44,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return onMachine, nil
 	}
 	if preservation.Preserved(s.machine) {
-		return onMachine, nil // A preserved Machine is kept for inspection. It does not get a new instance.
+		return onMachine, nil // A preserved Machine is kept for inspection and gets no new instance.
 	}
 	if refused := reservedKeys(s.machine); refused != "" {
 		s.reportRefused(v1beta1.ReasonInvalidConfiguration, refused)
@@ -56,9 +54,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		s.failAfterTimeout(nil)
 		return s.after(left), nil
 	}
-	// If the Machine has no slot, the inputs of the launch are not read. Otherwise, if a thousand Machines waited for
-	// slots, each of them would read its Secrets again and again. There is one exception: after a failed attempt, a
-	// Machine needs no slot until its inputs change. The inputs must be read to find out whether they have changed.
+	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
+	// read their Secrets again and again. After a failed attempt, a Machine needs no slot until its inputs change, so
+	// the inputs must be read to detect a change.
 	tried := s.states.get(s.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
 		return s.awaitSlot(), nil
@@ -87,15 +85,15 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if !s.acquireSlot() {
 		return s.awaitSlot(), nil
 	}
-	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} }) // Not queued any more.
+	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
 
 	ours, err := s.isOurs(ctx)
 	if err != nil {
 		return onError, err
 	}
-	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud no
-	// longer remembers the token of the request, another Create would create a second instance. No check is needed before
-	// the first Create if no other process can have launched the Machine.
+	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud
+	// no longer remembers the token of the request, another Create would create a second instance. The first Create
+	// needs no check if no other process can have launched the Machine.
 	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		if err := s.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
@@ -126,20 +124,20 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		UserData:  userData,
 		Version:   s.machine.Spec.Version,
 	})
-	s.now = s.Clock.Now() // Conditions that follow from the call must not be older than it.
+	s.now = s.Clock.Now() // The conditions must not be older than the call.
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
 		// The settle time starts at the end of the call, because the call may have taken longer than the settle time.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = s.Clock.Now() })
 	default:
-		// This call had no effect, but the effect of an earlier call may still appear.
+		// This call had no effect, but an earlier call may still create an instance.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	s.created = err == nil
 	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
-		// An earlier Create used this token with other parameters. Its answer was lost, and afterwards the specification or
-		// the user data changed.
+		// An earlier Create used this token with other parameters. Its answer was lost, and afterwards the spec or the
+		// user data changed.
 		s.machine.Status.Applied = &v1beta1.AppliedStatus{}
 		instance, err = s.findLaunched(ctx, inputs, attempt)
 	}
@@ -157,15 +155,14 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	return s.recordInstance(ctx, inputs, instance)
 }
 
-// noManagedFields is a value with which the API server removes the managed fields of a Machine. It records no new ones
-// until a client uses server-side apply. Managed fields are a third of the size of a Machine, and are part of each read
-// and write. They are useless for a Machine that only its set and its provider change, because the audit log names
-// both. If a user has created the Machine, its managed fields are kept, because tools that use server-side apply need
-// them.
+// noManagedFields is a value with which the API server removes the managed fields of a Machine. Managed fields are a
+// third of the size of a Machine, and part of each read and write. If only the MachineSet and the provider change a
+// Machine, its managed fields are useless. The managed fields of a Machine that a user has created are kept, because
+// tools that use server-side apply need them.
 var noManagedFields = []metav1.ManagedFieldsEntry{{}}
 
-// recordInstance records the instance that was created for the Machine. It writes the provider ID at once, because
-// Create is not called any more if there is a provider ID.
+// recordInstance records the instance that was created for the Machine. The provider ID is written at once, because it
+// prevents another Create.
 func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved,
 	instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
@@ -177,7 +174,7 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 		return s.after(s.instance.pollInterval()), nil
 	}
 	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
-		// The time must be recorded before the patch. If the patch succeeds but its answer is lost, the next pass finds the
+		// The time must be recorded before the patch. If the answer of the patch is lost, the next pass finds the
 		// provider ID, but would not find the time.
 		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	}
@@ -199,7 +196,6 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 	return next, nil
 }
 
-// tags returns the tags for all instances of the Machine.
 func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	return map[string]string{
 		provider.TagCluster:    s.ClusterID,
@@ -208,15 +204,14 @@ func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	}
 }
 
-// reportLaunching reports that the instance was requested and does not exist yet.
 func (s *launchStep) reportLaunching(message string) {
 	s.reportNotLaunched(v1beta1.ReasonProvisioning, message)
 	s.failAfterTimeout(nil)
 }
 
 // reportPreparing reports a step that must be done before the next Create. If the provider rejected the last Create,
-// the condition keeps the reason of the rejection until the next Create gets another answer. Otherwise, the owner would
-// count the machine as starting, and each attempt would cause an event.
+// the condition keeps the reason of the rejection until the next answer. Otherwise, the owner would count the machine
+// as starting, and each attempt would cause an event.
 func (s *launchStep) reportPreparing(message string) {
 	if !s.refusedByProvider() {
 		s.reportLaunching(message)
@@ -232,8 +227,8 @@ func (s *launchStep) refusedByProvider() bool {
 		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
 }
 
-// reportNotLaunched reports why the instance does not exist yet, although it is wanted. If the launch was refused
-// before, the time limit of the launch starts now.
+// reportNotLaunched reports why the instance does not exist yet. If the launch was refused before, the time limit of
+// the launch starts now.
 func (s *launchStep) reportNotLaunched(reason, message string) (transition bool) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
@@ -254,8 +249,8 @@ func isTrying(reason string) bool {
 }
 
 // joinStart returns the start of the time in which the Machine must become a Node. This is usually the start of the
-// attempt. If the cloud accepts instances but has no capacity for them, it is the start of the first such attempt. If
-// the Machine has no instance, the time starts again at the end of a pause.
+// attempt. If the cloud has no capacity for accepted instances, it is the start of the first such attempt. If the
+// Machine has no instance, the time starts again at the end of a pause.
 func (s *launchStep) joinStart() time.Time {
 	began := s.attemptStart()
 	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
@@ -269,7 +264,7 @@ func (s *launchStep) joinStart() time.Time {
 }
 
 // attemptStart returns the start of the attempt. This is the creation of the Machine or the last transition of
-// Launched. If a Machine waited for its class or was paused, its time limit therefore starts at the end of that wait.
+// Launched. The time during which a Machine waited for its class or was paused does not count.
 func (s *launchStep) attemptStart() time.Time {
 	began := s.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
@@ -288,7 +283,6 @@ func (s *launchStep) reportRefused(reason, message string) {
 	s.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
 }
 
-// recordCreateFailure records an error of Create and the time of the next attempt.
 func (s *launchStep) recordCreateFailure(err error, fingerprint string) progress {
 	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
@@ -306,7 +300,6 @@ func identity(m *v1beta1.Machine) provider.Machine {
 	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
-// messageOf returns the part of a driver's error that is shown to users.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		return wording.Truncate(e.Error(), 1024)
@@ -314,7 +307,6 @@ func messageOf(err error) string {
 	return wording.Truncate(err.Error(), 1024)
 }
 
-// resolveInputs reads the inputs of the launch. If an input is missing, it reports which one.
 func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
 	if why := s.unsupportedSchema(s.machine); why != "" {
 		s.reportRefused(v1beta1.ReasonUnknownTypeVersion, why)
@@ -329,8 +321,7 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if s.provider == "" {
-		// When this pass started, the class of the Machine did not exist. It was created in the meantime. The Machine must be
-		// claimed first.
+		// The class of the Machine was created during this pass. The Machine must be claimed first.
 		return resolve.Resolved{}, s.after(time.Second), nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
@@ -345,7 +336,6 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 	return inputs, next, nil
 }
 
-// launchReason returns the reason for the condition Launched if the instance exists.
 func launchReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
 		c.Status == metav1.ConditionTrue {

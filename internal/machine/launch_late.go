@@ -6,13 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// replacementGrace is the time for which a Machine of a set creates no instance after its time to become a Node is
-// over. The set usually deletes the failed Machine within this time, and would delete a new instance with it. If the
-// set does not replace the Machine, for example during an outage, the launch continues afterwards.
+// replacementGrace is how long a Machine of a MachineSet creates no instance after its time to become a Node is over.
+// The MachineSet usually deletes the failed Machine within this time, and would delete a new instance with it. If the
+// MachineSet does not replace the Machine, for example during an outage, the launch continues afterwards.
 const replacementGrace = time.Minute
 
-// awaitReplacement returns how long the creation of an instance must wait because the set will probably replace the
-// Machine. It returns zero if the Machine is not about to be replaced.
+// awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace
+// the Machine.
 func (s *launchStep) awaitReplacement() time.Duration {
 	if metav1.GetControllerOfNoCopy(s.machine) == nil || s.refusedByProvider() {
 		return 0

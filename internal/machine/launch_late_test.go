@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The time of the machine is over before the next attempt is due. The set will delete the machine soon, so a new
-// instance would be deleted at once.
+// The time of the machine is over before the next attempt is due. The MachineSet will delete the machine soon, and
+// would delete a new instance with it.
 //
 // Rule: no-launch-before-replacement.
 func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {
 	if again <= 0 || again > replacementGrace {
 		t.Errorf("checks again after %s", again)
 	}
-	// If the set does not replace the machine, the launch continues.
+	// If the MachineSet does not replace the machine, the launch continues.
 	w.step(replacementGrace)
 	w.reconcile("m")
 	if w.get("m").Spec.ProviderID == "" {

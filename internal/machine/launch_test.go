@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// For each error code, Create must lead to a certain condition, phase and time of the next attempt.
+// Each error code leads to a certain condition, phase and time of the next attempt.
 //
 // Rule: retry-policy-by-code.
 func TestErrorsOfCreate(t *testing.T) {
@@ -68,10 +68,8 @@ func TestErrorsOfCreate(t *testing.T) {
 			}
 			want(t, "events", reasons(w.events.take()), tc.reason)
 
-			// If another event triggers a pass, Create is not repeated.
 			w.wantQuiet("m")
 			want(t, "driver calls before the next try is due", w.effects.calls())
-			// New credentials cause another try.
 			w.setSecret("small-credentials", "token", "rotated")
 			w.reconcile("m")
 			want(t, "driver calls with other credentials", w.effects.calls(), "cloud create")
@@ -116,7 +114,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	}
 }
 
-// If inputs are missing, the cloud is not called, one event is recorded, and the machine waits for a trigger.
+// One event is recorded, and the machine waits for a trigger.
 //
 // Rule: missing-inputs-no-call.
 func TestLaunchWaitsForMissingInputs(t *testing.T) {
@@ -154,8 +152,7 @@ func TestLaunchWaitsForMissingInputs(t *testing.T) {
 			w.wantCondition(m, v1beta1.ConditionLaunched, "False", tc.reason)
 			w.wantCondition(m, v1beta1.ConditionReady, "False", tc.reason)
 			w.wantRest("m")
-			// Even if the inputs are missing for a long time, the machine does not fail. The time limit of the machine starts
-			// when all inputs exist.
+			// The machine does not fail, because its time limit starts when all inputs exist.
 			w.step(time.Hour)
 			w.restart()
 			w.wantRest("m")
@@ -180,7 +177,7 @@ func (w *world) drop(secret string) {
 	}
 }
 
-// If a launch was refused, its time limit starts with the first attempt that is not refused.
+// The time limit starts with the first attempt that is not refused.
 //
 // Rule: join-timeout-fails-machine.
 func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
@@ -225,8 +222,8 @@ func TestAClassOfAnotherProviderIsRefused(t *testing.T) {
 	w.wantRest("m")
 }
 
-// If the machine has no instance when its time is over, it fails, so that an autoscaler can react. It continues to try,
-// and recovers.
+// A machine without an instance fails at its timeout, so that an autoscaler can react. The launch continues, and the
+// machine recovers.
 //
 // Rule: join-timeout-fails-machine.
 func TestFailingToLaunchInTime(t *testing.T) {
@@ -268,8 +265,8 @@ func TestFailingToLaunchInTime(t *testing.T) {
 	}
 }
 
-// If the process crashes between the two writes after Create, the Machine has a provider ID, and its status contains no
-// instance. Any error of Get is retried with backoff.
+// After a crash between the two writes that follow Create, the Machine has a provider ID, and its status contains no
+// instance.
 //
 // Rule: pending-instance-polled.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {

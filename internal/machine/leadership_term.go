@@ -13,8 +13,8 @@ import (
 )
 
 // leadershipTerm contains what the process knows about the time since it became the leader. Only this process has
-// reconciled Machines since then. This knowledge saves reads from the API server, because only another process could
-// have changed the answers. If the process does not have this knowledge, it reads again.
+// reconciled Machines since then. This saves reads from the API server, because only another process could have changed
+// the answers.
 type leadershipTerm struct {
 	mu sync.Mutex
 	// minResourceVersion is a resource version from the time since this process became the leader. It is "" until the
@@ -27,9 +27,9 @@ type leadershipTerm struct {
 	protectedClasses map[types.NamespacedName]types.UID
 }
 
-// isOurs reports whether it is impossible that another process has started to launch the Machine. For this, the cache
-// must reach a resource version from the time since this process became the leader. If a Machine was not in the cache
-// at that point, it was created later.
+// isOurs reports whether no other process can have started to launch the Machine. For this, the cache must reach a
+// resource version from the time since this process became the leader. If a Machine was not in the cache at that point,
+// it was created later.
 func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
 	if s.MachineCacheVersion == nil {
 		return false, nil
@@ -67,7 +67,6 @@ func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types
 	return r.minResourceVersion, r.inherited
 }
 
-// storeVersion stores a resource version if none is stored yet. It returns the stored version.
 func (r *leadershipTerm) storeVersion(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +76,6 @@ func (r *leadershipTerm) storeVersion(minResourceVersion string) string {
 	return r.minResourceVersion
 }
 
-// keepInherited stores the inherited Machines if none are stored yet. It returns the stored Machines.
 func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,14 +85,12 @@ func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UI
 	return r.inherited
 }
 
-// isProtected reports whether the class is known to be protected.
 func (r *leadershipTerm) isProtected(class types.NamespacedName, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uid != "" && r.protectedClasses[class] == uid
 }
 
-// noteProtected records that the class is protected.
 func (r *leadershipTerm) noteProtected(class types.NamespacedName, uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,10 +18,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// liveReads records the reads of a process that bypass the cache.
 type liveReads struct{ of []string }
 
-// take returns the reads since the last call of take.
 func (a *liveReads) take() []string {
 	taken := a.of
 	a.of = nil
@@ -102,8 +100,6 @@ func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	want(t, "live reads by the next process", a.take(), "list MachineList", "get Machine", "get MachineClass")
 }
 
-// A new class with the same name must be read again, because it is another class.
-//
 // Rule: launch-needs-protected-inputs.
 func TestClassWithTheSameNameIsReadAgain(t *testing.T) {
 	t.Parallel()

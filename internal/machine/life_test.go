@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// After a client has created a Machine, Machinist writes four times until the Machine is Running. After a client has
-// requested the deletion, Machinist writes three times. No step has to wait: the test does not advance the clock.
+// Machinist writes four times until the Machine is Running, and three times after the request to delete it. No step has
+// to wait: the test does not advance the clock.
 //
 // Rules: one-event-per-error, four-writes-to-running, deletion-order.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
@@ -80,8 +80,7 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a cloud is slow, the launch of a machine causes no additional writes. The deletion causes one additional write,
-// which reports it.
+// A slow launch causes no additional writes. A slow deletion causes one, which reports it.
 //
 // Rules: pending-instance-polled, four-writes-to-running.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
@@ -124,7 +123,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
 	first := w.effects.writes()
 	w.step(result.RequeueAfter)
-	// If a node was drained, another process does not drain it again, even if it has new pods.
+	// Another process does not drain a drained node again, even if it has new pods.
 	w.podOn(nodeNameOf(w.namespace, "m"))
 	w.restart()
 	w.wantQuiet("m")
@@ -137,7 +136,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a driver never reports that the instance runs, it is not asked forever, because a Ready Node is better evidence.
+// A driver may never report that the instance runs. A Ready Node is better evidence.
 func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,7 +223,6 @@ func want(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// reasons returns the reasons of events.
 func reasons(events []string) []string {
 	var out []string
 	for _, e := range events {

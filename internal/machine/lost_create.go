@@ -9,10 +9,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// findLost is called at the start of a deletion. It looks for an instance that was created but never recorded in the
-// status, because the answer of Create was lost, the process was killed, or the Machine was deleted at that moment. The
-// instance may already be a Node with pods. It is therefore deleted like any other instance. If no instance is found,
-// there may still be one that the cloud does not show yet. The deletion therefore waits for the settle time later.
+// findLost looks for an instance that was created but never recorded in the status. This happens if the answer of
+// Create was lost, the process was killed, or the Machine was deleted at that moment. The instance may already be a
+// Node with pods, so it is deleted like any other instance. If the cloud does not show an instance yet, the deletion
+// waits for the settle time later.
 func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	if s.machine.Status.Instance != nil || s.machine.Replacing() || s.neverCreated() {
 		return next, nil

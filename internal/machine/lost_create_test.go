@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// When a Machine is deleted, the answer of Create may have been lost, and the instance may already be a Node with pods.
-// In this case, the Node is drained, and is deleted with the Machine.
+// The answer of Create was lost, and the instance may already be a Node with pods.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
@@ -29,9 +28,9 @@ func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a Machine is deleted during a Create, the patch of the provider ID fails with a conflict. The answer of Create
-// must be remembered, because the cloud may not show the instance yet. After the instance is gone, its Node could not
-// be found without this answer.
+// The deletion makes the patch of the provider ID fail with a conflict. The answer of Create must be remembered,
+// because the cloud may not show the instance yet. After the instance is gone, its Node could not be found without this
+// answer.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceCreatedDuringADeletionIsRecorded(t *testing.T) {

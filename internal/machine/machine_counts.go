@@ -15,10 +15,8 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// machineCounts counts the Machines of one provider.
 type machineCounts struct {
-	provider string
-	// requireTypeVersion is Options.RequireTypeVersion.
+	provider           string
 	requireTypeVersion bool
 	machines           map[machinesKey]int
 	skipped            map[string]int
@@ -33,7 +31,6 @@ type (
 	blockedKey  struct{ deployment, reason string }
 )
 
-// newMachineCounts returns the collector for the metrics that count the Machines in the cache.
 func newMachineCounts(provider string, cache client.Reader, requireTypeVersion bool) *objectmetrics.Collector {
 	machines := prometheus.NewDesc("machinist_machines",
 		"Machines by phase, deployment and class (both namespace/name, empty for none).",
@@ -73,12 +70,12 @@ func newMachineCounts(provider string, cache client.Reader, requireTypeVersion b
 	}, machines, skipped, blocked, oldest)
 }
 
-// add counts a Machine if it belongs to the provider. It also counts a Machine that belongs to no provider. All
-// providers report these Machines.
+// add counts a Machine that belongs to the provider or to no provider. All providers report Machines without a
+// provider.
 func (c *machineCounts) add(m *v1beta1.Machine) {
 	switch provider := machinestate.Provider(m); {
 	case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
-		c.skipped[skippedWithoutProvider]++ // It was reconciled, but no provider claimed it.
+		c.skipped[skippedWithoutProvider]++ // No provider claimed the Machine.
 		return
 	case provider != c.provider:
 		return
@@ -110,7 +107,6 @@ func (c *machineCounts) add(m *v1beta1.Machine) {
 	}
 }
 
-// addOldest records how long a Machine has been joining or has been in deletion.
 func (c *machineCounts) addOldest(m *v1beta1.Machine, is oldestKey) {
 	since := m.CreationTimestamp.Time
 	switch v1beta1.MachinePhase(is.phase) {

@@ -21,7 +21,7 @@ const (
 	phaseVolumeDetach = "volume_detach"
 	phaseTermination  = "termination"
 	phaseUpdate       = "update"
-	// spanJoin is the time from the creation of the Machine until it is Running. It is reported in its own metric.
+	// spanJoin is the time from the creation of the Machine until it is Running. It has its own metric.
 	spanJoin = "join"
 )
 
@@ -35,9 +35,8 @@ func durationBuckets() []float64 {
 
 // Metrics contains the metrics of the Machines of one provider. A nil *Metrics counts nothing.
 type Metrics struct {
-	phases *prometheus.HistogramVec
-	joins  prometheus.Histogram
-	// interruptions counts the Machines with an announced interruption, by the reason of the condition.
+	phases        *prometheus.HistogramVec
+	joins         prometheus.Histogram
 	interruptions *prometheus.CounterVec
 	machineCounts *objectmetrics.Collector
 }
@@ -85,8 +84,6 @@ func (m *Metrics) startLeading() {
 	}
 }
 
-// countInterruption counts a Machine with an announced interruption by the given reason. An empty reason counts
-// nothing.
 func (m *Metrics) countInterruption(reason string) {
 	if m != nil && reason != "" {
 		m.interruptions.WithLabelValues(reason).Inc()
@@ -103,20 +100,18 @@ func (m *Metrics) observe(s span) {
 	}
 }
 
-// span is a completed phase of a machine's life, with its start and its duration.
 type span struct {
 	phase string
 	began time.Time
 	took  time.Duration
 }
 
-// phaseEnded records that a phase has ended now. The phase began at the given time. The metric is updated only after
-// the status is written, so that each phase is counted once.
+// phaseEnded records that a phase has ended now. The metric is updated only after the status is written, so that each
+// phase is counted once.
 func (p *pass) phaseEnded(phase string, began time.Time) {
 	p.spans = append(p.spans, span{phase, began, max(p.Clock.Now().Sub(began), 0)})
 }
 
-// observeSpans updates the metrics of the phases that ended. It is called after the status was written.
 func (p *pass) observeSpans() {
 	for _, ended := range p.spans {
 		p.Metrics.observe(ended)
@@ -124,14 +119,15 @@ func (p *pass) observeSpans() {
 	p.spans = nil
 }
 
-// measurePhase is called before each change of a condition. If the change ends a phase, it records the phase.
+// measurePhase must be called before each change of a condition. If the change ends a phase, measurePhase records the
+// phase.
 func (p *pass) measurePhase(kind string, status bool, reason string) {
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	if !status || old != nil && old.Status == metav1.ConditionTrue {
 		return
 	}
-	// The function since returns the time at which the condition became False. If the argument follows names another
-	// condition, it returns the time at which that condition became True.
+	// The function since returns the time at which the condition became False. If follows is set, since returns the
+	// time at which that condition became True.
 	since := func(follows string) time.Time {
 		c := old
 		if follows != "" {
@@ -156,8 +152,8 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	}
 }
 
-// updateBegan returns the time at which the instance was first found to differ from the specification. If the change is
-// applied at once, this is now.
+// updateBegan returns the time at which the instance was first found to differ from the spec. If the change is applied
+// at once, this is now.
 func (p *pass) updateBegan() time.Time {
 	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {

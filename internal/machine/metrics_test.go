@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// measured returns a world with metrics, and the registry of these metrics.
 func measured(t *testing.T) (*world, *prometheus.Registry) {
 	t.Helper()
 	w, registry := newWorld(t), prometheus.NewRegistry()
@@ -29,7 +28,6 @@ func measured(t *testing.T) (*world, *prometheus.Registry) {
 	return w, registry
 }
 
-// ofNamespace is a cache that only contains objects of one namespace.
 type ofNamespace struct {
 	client.Reader
 	namespace string
@@ -67,8 +65,8 @@ func durations(t *testing.T, registry *prometheus.Registry) map[string]observed 
 	return out
 }
 
-// wantTook fails the test unless each expected phase was observed once, with about the expected duration. No other
-// phase may have been observed.
+// wantTook fails the test unless exactly the expected phases were observed, each of them once and with about the
+// expected duration.
 func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.Duration) {
 	t.Helper()
 	for phase, h := range durations(t, registry) {
@@ -125,7 +123,7 @@ func TestEachPhaseIsObservedOnce(t *testing.T) {
 	wantTook(t, registry, lived)
 }
 
-// If the write of a status fails, the next pass repeats it, and only then updates the metrics of the phases.
+// After a failed write of the status, the next pass repeats it, and only then updates the metrics of the phases.
 func TestPhaseIsObservedWhenTheStatusIsWritten(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
@@ -158,7 +156,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 	wantUpdates := func(n uint64, sum float64) {
 		t.Helper()
 		h := durations(t, registry)[phaseUpdate]
-		// Conditions contain times in whole seconds, so that each update may seem to take up to a second longer.
+		// Conditions contain times in whole seconds, so each update may seem to take up to a second longer.
 		if h.count != n || h.sum < sum-2 || h.sum > sum+2+float64(n) {
 			t.Errorf("%d updates were observed that took %.1fs, want %d and %.0fs", h.count, h.sum, n, sum)
 		}

@@ -19,17 +19,16 @@ import (
 // taintCloudProvider is the taint that a Node has until a cloud-controller-manager has set its provider ID.
 const taintCloudProvider = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// candidate is the result of the search for the Machine's Node.
 type candidate struct {
-	// node is the Machine's Node.
 	node *corev1.Node
-	// conflict explains why a Node can never be accepted. belongsToOther is true if this Node belongs to another Machine.
+	// conflict explains why a Node can never be accepted. The field belongsToOther is true if this Node belongs to
+	// another Machine.
 	conflict       string
 	belongsToOther bool
-	// If several Nodes have the Machine's provider ID, claimants contains these Nodes.
+	// claimants contains the Nodes with the Machine's provider ID if there are several.
 	claimants []*corev1.Node
-	// unproven explains why a Node is not accepted yet although it has the Machine's name and no provider ID. The field
-	// since contains the creation time of this Node.
+	// unproven explains why a Node with the Machine's name is not accepted yet. The field since contains the creation
+	// time of this Node.
 	unproven string
 	since    time.Time
 	// otherID is a Node that joined with the Machine's bootstrap token, but whose provider ID differs from the Machine's.
@@ -42,21 +41,22 @@ func unprovenCandidate(node *corev1.Node, format string, args ...any) candidate 
 	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
 
-// claim contains all facts that determine whether a Node without a provider ID belongs to a Machine.
 type claim struct {
 	machine *v1beta1.Machine
 	node    *corev1.Node
-	// otherMachines are the other Machines that have or expect a Node of this name, and to which the Node may belong.
+	// otherMachines are the other Machines to which the Node may belong, because they have or expect a Node of this
+	// name.
 	otherMachines []v1beta1.Machine
-	// attempt is the current attempt. tokenID is the ID of its bootstrap token, or "" if it cannot have a token.
+	// attempt is the current attempt. The field tokenID is the ID of its bootstrap token, or "" if it cannot have a
+	// token.
 	attempt bootstrap.Attempt
 	tokenID string
 	// joins contains the client certificates for the Node's name that were issued for bootstrap tokens.
 	joins []kubeletcsr.Joined
 }
 
-// findNodeByName looks for a Node without a provider ID that has the Node name of the Machine's instance. Such a Node
-// exists if its kubelet does not set the provider ID, and no cloud-controller-manager sets it later.
+// findNodeByName looks for a Node without a provider ID that has the Node name of the Machine's instance. Some kubelets
+// do not set the provider ID, and not every cluster has a cloud-controller-manager that sets it later.
 func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error) {
 	name := index.NodeName(s.machine)
 	if name == "" {
@@ -74,7 +74,6 @@ func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error
 	return s.decideByName(ctx, node.DeepCopy())
 }
 
-// decideByName determines whether a Node with the Machine's name belongs to the Machine.
 func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) (candidate, error) {
 	c := claim{machine: s.machine, node: node, attempt: s.launch.attempt()}
 	if found, decided := c.withoutProof(); decided {
@@ -109,7 +108,6 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	return c.byToken(), nil
 }
 
-// readJoins reads the bootstrap tokens with which the Node has joined.
 func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) {
 	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
 		c.joins, err = s.joins.Of(ctx, c.node.Name)
@@ -117,11 +115,10 @@ func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) 
 	return err
 }
 
-// withoutProof handles the cases that can be decided without certificates.
 func (c claim) withoutProof() (s candidate, decided bool) {
 	switch {
 	case c.node.Spec.ProviderID != "" && c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp):
-		return candidate{}, true // The Node belongs to another instance that had the name before.
+		return candidate{}, true // The Node belongs to an earlier instance with this name.
 	case c.machine.Spec.ProviderID == "":
 		return candidate{}, true // The Machine has no instance that could have registered the Node.
 	case c.node.Status.NodeInfo.KubeletVersion == "":
@@ -130,7 +127,6 @@ func (c claim) withoutProof() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byFormerNode makes the decision with the help of the Machines that have or had a Node of this name.
 func (c claim) byFormerNode() (s candidate, decided bool) {
 	for i := range c.otherMachines {
 		if ref := c.otherMachines[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
@@ -138,8 +134,8 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 				client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
 		}
 	}
-	// If a Node was deleted, its kubelet still has the certificate and registers again under the same name. This argument
-	// is not valid for a Machine that is being deleted: the Node may be gone together with the instance, and another
+	// If a Node was deleted, its kubelet still has the certificate and registers again under the same name. This does
+	// not apply to a Machine that is being deleted. The Node may be gone together with the instance, and another
 	// instance may have the same name.
 	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 &&
 		c.machine.DeletionTimestamp.IsZero() {
@@ -148,9 +144,9 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byToken makes the decision with the help of the certificates that were issued for the Node's name. One of them must
-// have been issued for the token of the current attempt before the Node was created. If the Node is older, another
-// instance has registered it.
+// byToken decides with the help of the certificates that were issued for the Node's name. One of them must have been
+// issued for the token of the current attempt before the Node was created. An older Node was registered by another
+// instance.
 func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""
@@ -168,9 +164,10 @@ func (c claim) byToken() candidate {
 	}
 	switch name, id := c.node.Name, c.machine.NodeProviderID(); {
 	case ours.IsZero():
-		return unprovenCandidate(c.node, "Node %s has no provider ID, and the cluster has no record of a certificate for it that was issued "+
-			"for this machine's bootstrap token. Either the user data has no token, or the node joined more than an hour ago, or "+
-			"it is not this machine's node. If it is this machine's node, set its provider ID to %s.", name, id)
+		return unprovenCandidate(c.node, "Node %s has no provider ID, and no issued certificate connects it "+
+			"to this machine's bootstrap token. Possible causes: the user data has no token, the node joined more "+
+			"than an hour ago, or the node belongs to another machine. If the node belongs to this machine, set its "+
+			"provider ID to %s.", name, id)
 	case other != "":
 		return candidate{conflict: fmt.Sprintf("Node %s has no provider ID, and certificates for it were issued both for this "+
 			"machine's bootstrap token and for token %s.", name, other)}

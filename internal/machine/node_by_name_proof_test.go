@@ -23,10 +23,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// withoutProviderID removes the provider ID of a Node, as if its kubelet had not set one.
 func withoutProviderID(n *corev1.Node) { n.Spec.ProviderID = "" }
 
-// tokenID returns the ID of the token. It fails the test unless the machines of the namespace have exactly one token.
+// tokenID returns the ID of the only token of the namespace's machines.
 func (w *world) tokenID() string {
 	w.t.Helper()
 	tokens := w.tokens()
@@ -36,7 +35,6 @@ func (w *world) tokenID() string {
 	return string(tokens[0].Data["token-id"])
 }
 
-// certified creates a signed request for the client certificate of a machine. The request comes from the given user.
 func (w *world) certified(machine, user string,
 	change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	w.t.Helper()
@@ -104,7 +102,6 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// selfSigned returns a certificate that the API server accepts in a certificate request.
 func selfSigned(t testing.TB) []byte {
 	t.Helper()
 	key := newKey(t)
@@ -133,7 +130,6 @@ func denied(csr *certificatesv1.CertificateSigningRequest) {
 
 func unsigned(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = nil }
 
-// formerAttempt makes the instance of an earlier attempt join late.
 func formerAttempt(w *world, user string) {
 	w.t.Helper()
 	w.certified("m", user)
@@ -145,7 +141,6 @@ func formerAttempt(w *world, user string) {
 	w.node("m", true, withoutProviderID)
 }
 
-// thereBefore creates the Node before the machine joins.
 func thereBefore(w *world, user string) {
 	w.t.Helper()
 	node := w.node("m", true, withoutProviderID)

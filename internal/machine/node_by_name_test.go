@@ -22,8 +22,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// A single patch sets the provider ID of the Node and applies the node template. Afterwards, the Node is treated like
-// one that registered with its provider ID.
+// A single patch sets the provider ID of the Node and applies the node template.
 //
 // Rules: node-paired-by-token, four-writes-to-running.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
@@ -48,8 +47,7 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// The token may already be deleted, because it expires with the time to join. The certificate requests still prove to
-// which machine the Node belongs.
+// The token expires with the time to join. The certificate requests still prove to which machine the Node belongs.
 //
 // Rule: node-paired-by-token.
 func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
@@ -73,8 +71,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	const unassigned = "system:bootstrap:zzzzz0"
 	for name, tc := range map[string]struct {
 		tokenless bool
-		// arrange creates the Node of machine m and the certificate requests for its name.
-		arrange func(w *world, user string)
+		arrange   func(w *world, user string)
 		// reason and message are the expected values in the condition Registered. The default reason is WaitingForNode.
 		reason, message string
 	}{
@@ -85,26 +82,26 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			w.node("m", true, withoutProviderID)
 		}, message: "the user data has no token"},
 		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, withoutProviderID) },
-			message: "no record of a certificate"},
+			message: "no issued certificate connects it"},
 		"by a denied request": {arrange: func(w *world, user string) {
 			w.certified("m", user, denied)
 			w.node("m", true, withoutProviderID)
-		}, message: "no record of a certificate"},
+		}, message: "no issued certificate connects it"},
 		"by an unsigned request": {arrange: func(w *world, user string) {
 			w.certified("m", user, unsigned)
 			w.node("m", true, withoutProviderID)
-		}, message: "no record of a certificate"},
+		}, message: "no issued certificate connects it"},
 		"by another token": {arrange: func(w *world, _ string) {
 			w.certified("m", unassigned)
 			w.node("m", true, withoutProviderID)
-		}, message: "no record of a certificate"},
+		}, message: "no issued certificate connects it"},
 		"by no token": {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, withoutProviderID) },
-			message: "no record of a certificate"},
+			message: "no issued certificate connects it"},
 		"for another name": {arrange: func(w *world, user string) {
 			w.certified("other", user)
 			w.node("m", true, withoutProviderID)
-		}, message: "no record of a certificate"},
-		"by a former attempt": {arrange: formerAttempt, message: "no record of a certificate"},
+		}, message: "no issued certificate connects it"},
+		"by a former attempt": {arrange: formerAttempt, message: "no issued certificate connects it"},
 		"with a second bearer": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.certified("m", unassigned)
@@ -156,8 +153,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			}
 			tc.arrange(w, user)
 			before := w.getNode(nodeNameOf(w.namespace, "m"))
-			// A Node may get the missing proof a moment later, so a missing proof is reported only if it is still missing after
-			// some time.
+			// A Node may get the missing proof a moment later, so a missing proof is not reported at once.
 			w.effects.clear()
 			w.reconcile("m")
 			if tc.reason == "" {
@@ -329,7 +325,6 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 	})
 }
 
-// withoutNodes returns a cache that does not contain any Nodes yet.
 func withoutNodes(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -379,7 +374,7 @@ func TestConcurrentlySetProviderIDIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// Two machines usually have different token IDs, but in rare cases, they have the same one.
+// In rare cases, two machines have the same token ID.
 //
 // Rule: node-paired-by-token.
 func TestTokenIDOfAnotherMachineIsNotUsed(t *testing.T) {

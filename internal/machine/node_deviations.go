@@ -8,9 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deviationsOf compares a new Node with the Machine, and returns the differences that the user data should have
-// prevented. The deviations are reported in the machine's class, because the next machines of the class will have the
-// same ones.
+// deviationsOf returns the differences between a new Node and the Machine that the user data should have prevented.
+// They are reported in the machine's class, because the next machines of the class will have the same ones.
 func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDeviation) {
 	if _, given := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; given ||
 		launchReason(m) == v1beta1.ReasonInstanceAdopted {
@@ -29,7 +28,7 @@ func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDevi
 }
 
 // isVersion reports whether a kubelet has the desired version. A distribution may append a suffix to the version, as in
-// v1.36.3+k3s1. The version is "" if the kubelet has not written its status yet. In this case, the result is true.
+// v1.36.3+k3s1. The result is true if the kubelet has not written its version yet.
 func isVersion(kubelet, want string) bool {
 	if kubelet == "" || want == "" {
 		return true

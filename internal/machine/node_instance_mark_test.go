@@ -23,7 +23,7 @@ func TestNodeIsMarkedWithItsInstance(t *testing.T) {
 	if !ok || mark != want {
 		t.Errorf("the mark is %+v, want %+v", mark, want)
 	}
-	// If a Node registered while an earlier version of the controller ran, it has no mark. It gets the mark together with
+	// A Node that registered under an earlier version of the controller has no mark. It gets the mark together with
 	// another change.
 	unmarked := node.DeepCopy()
 	delete(unmarked.Annotations, v1beta1.NodeAnnotationInstance)

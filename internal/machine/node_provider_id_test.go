@@ -33,15 +33,11 @@ func TestNodeProviderID(t *testing.T) {
 	}
 }
 
-// nodesHave sets the form of the Nodes' provider IDs in the class.
 func (w *world) nodesHave(class, form string) error {
 	return w.api.Patch(w.t.Context(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace,
 		Name: class}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nodeProviderID":"`+form+`"}}`)))
 }
 
-// The Machine becomes Running with the Node that has the provider ID of this form, and the deletion of the Machine
-// deletes the Node.
-//
 // Rule: node-provider-id-by-class.
 func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
 	t.Parallel()
@@ -69,9 +65,8 @@ func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a Node registered while an earlier version of the controller ran, it does not have the mark that proves to which
-// machine it belongs. In this case, the provider has to confirm the Node, and the Node gets the mark. While the
-// provider does not answer, the Machine keeps its Node.
+// A Node that registered under an earlier version of the controller has no mark. The provider has to confirm the Node,
+// which then gets the mark. While the provider does not answer, the Machine keeps its Node.
 //
 // Rules: node-provider-id-by-class, node-ref-is-no-proof.
 func TestMachineKeepsUnmarkedNode(t *testing.T) {
@@ -124,8 +119,6 @@ func TestMachineKeepsUnmarkedNode(t *testing.T) {
 	}
 }
 
-// If a Node has no provider ID, it gets an ID with the form that its class defines.
-//
 // Rule: node-provider-id-by-class.
 func TestANodeWithoutProviderIDGetsTheOneOfItsClass(t *testing.T) {
 	t.Parallel()

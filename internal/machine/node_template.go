@@ -24,16 +24,14 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// nodeTemplateStep applies the labels, annotations and taints of the Machine's node template to its Node.
 type nodeTemplateStep struct {
 	*pass
 	// contested describes the values on the Node that another client changes again and again. It is "" if there are none.
 	contested string
 }
 
-// appliedTo returns what was applied to the Node for the Machine. The result known is true if this is recorded. In this
-// case, startup taints must not be applied again. The result comes from this process's memory or from the Machine's
-// status. It does not come from the Node, because the kubelet may write to its Node.
+// appliedTo returns what was applied to the Node for the Machine. If known is true, startup taints must not be applied
+// again. The result never comes from the Node, because the kubelet may write to its Node.
 func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := s.machine.Status.NodeTemplate
 	if mine := s.states.get(s.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
@@ -45,14 +43,13 @@ func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.Applied
 	return v1beta1.AppliedNodeTemplate{NodeUID: node.UID}, false
 }
 
-// noteApplied remembers what was applied to the Node. It is written to the status together with the next other change.
+// noteApplied remembers what was applied to the Node. The status is written together with the next other change.
 func (s *nodeTemplateStep) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
 	if !equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, applied) {
 		s.states.update(s.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
-// keepApplied copies what was applied to the Node to the status.
 func (s *nodeTemplateStep) keepApplied() {
 	mine := s.states.get(s.machine).registration.applied
 	if mine == nil {
@@ -82,9 +79,8 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // withTemplate returns the Node with the Machine's node template, or nil if nothing has to be changed. Startup taints
-// are added only once. They are added before the removal of the taint that repels pods from the new Node. A component
-// that has removed a startup taint therefore does not have to remove it again. A Node in service gets no startup
-// taints. The argument applied describes what was applied to the Node before.
+// are added only once, and before the removal of the taint that repels pods from the new Node. A component that has
+// removed a startup taint therefore does not have to remove it again. A Node in service gets no startup taints.
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
@@ -123,7 +119,6 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 	return out, nil
 }
 
-// templateFingerprint returns a hash of the Machine's node template.
 func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	data, err := json.Marshal(m.Spec.Node)
 	if err != nil {
@@ -134,11 +129,11 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 }
 
 // inService reports whether pods may have run on the Node before the first application of the Machine's node template.
-// Startup taints are only meant for new Nodes. On a Node with pods, startup taints with the effect NoExecute would
-// evict all pods. If no component removed these taints, the machine would fail with a timeout and be replaced.
+// Startup taints are only meant for new Nodes. On a Node with pods, a startup taint with the effect NoExecute would
+// evict all pods. If no component removed these taints, the machine would fail with a timeout.
 //
-// The condition Ready does not show whether a Node is new, because the kubelet of a new Node may become Ready before
-// this process sees the Node.
+// The condition Ready does not show whether a Node is new. The kubelet of a new Node may become Ready before this
+// process sees the Node.
 func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
 	if s.hasRun() {
 		return true // The Node of a working machine was created again.
@@ -154,16 +149,16 @@ func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
 // uninitializedTaint repels pods from a Node until the node template is applied.
 var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}
 
-// updateFinished reports whether the Machine needs no update. In this case, an agent on the node has nothing to do. If
-// the Node still has an update request, a former leader has written it late.
+// updateFinished reports whether the Machine needs no update. If the Node still has an update request, a former leader
+// has written it late.
 func updateFinished(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
 // reservedKeys returns an error message if the Machine's node template contains a key that is reserved for Machinist.
-// Otherwise, it returns "". If such a key had two writers, they would overwrite each other forever. Also, an agent on
-// the node or a rollout could mistake the value for an instruction.
+// With two writers, such a key would be overwritten forever. An agent on the node or a rollout could also mistake the
+// value for an instruction.
 func reservedKeys(m *v1beta1.Machine) string {
 	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()
@@ -178,8 +173,8 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added. If a key was applied and is no longer wanted, it gets its former value. If it
-// had no former value, it is removed.
+// merged returns current with want added. A key that was applied and is no longer wanted gets its former value. If it
+// had none, it is removed.
 func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {
@@ -208,7 +203,6 @@ func findTaint(taints []corev1.Taint, t corev1.Taint) int {
 	return -1
 }
 
-// withTaints returns the taints with the taints of add. If both lists contain a taint, the value of add is used.
 func withTaints(taints, add []corev1.Taint) []corev1.Taint {
 	for _, t := range add {
 		if i := findTaint(taints, t); i < 0 {
@@ -234,8 +228,8 @@ func (s *nodeTemplateStep) startupTaint() string {
 	return ""
 }
 
-// apply applies the node template to the Node in one patch, unless the Node already has it. refused explains why the
-// API server has rejected the template, for example because of an invalid label.
+// apply applies the node template to the Node in one patch, unless the Node already has it. The result refused explains
+// why the API server has rejected the template, for example because of an invalid label.
 func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" {
 		return "", nil
@@ -270,10 +264,10 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			s.noteApplied(&next)
 			return "", nil
 		default:
-			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider whose Node it is.
+			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider.
 		}
-		// If there is other proof that the Node belongs to the Machine, the mark is written only together with other changes.
-		// The mark is then needed only if the Machine is lost. Without the mark, the Node of a lost Machine cannot be found.
+		// The Node of a lost Machine can only be found by this mark. If there is other proof that the Node belongs to
+		// the Machine, the mark is written only together with other changes.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
 			nodemark.Of(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Other clients may change a label, an annotation or a taint of the template: the kubelet, a controller of Kubernetes
-// or of the cloud, or an agent. If an administrator has changed a key by mistake, Machinist sets it again. If another
-// program changes the key again and again, both would overwrite each other forever.
+// The kubelet, a controller or an agent may change a label, an annotation or a taint of the template. If an
+// administrator has changed a key by mistake, Machinist sets it again. If another program changes the key again and
+// again, both would overwrite each other forever.
 
 // Machinist sets a key at most mostReapplied times again within contestedFor. After that, the key keeps the value of
 // the other client.
@@ -25,7 +25,7 @@ const (
 )
 
 // reapplications counts how often each key of a Node was set again. All counts are for the same template and start at
-// the same time. It is immutable.
+// the same time. A value of this type is immutable.
 type reapplications struct {
 	fingerprint string
 	since       time.Time
@@ -33,7 +33,7 @@ type reapplications struct {
 }
 
 // overwrittenOn returns the keys of the template that were applied to the Node and now have other values. The keys are
-// sorted. They have the same form as the keys in AppliedNodeTemplate.Former.
+// sorted and have the form of the keys in AppliedNodeTemplate.Former.
 func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) (keys []string) {
 	if node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] != fingerprint {
@@ -59,7 +59,7 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 	return keys
 }
 
-// leftToOthers returns the overwritten keys that keep the values of other clients for now. It requeues the Machine for
+// leftToOthers returns the overwritten keys that keep the values of other clients for now. The Machine is requeued for
 // the time at which these keys may be set again.
 func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
 	known := s.states.get(s.machine).registration.reapplied
@@ -81,7 +81,6 @@ func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string
 	return left
 }
 
-// noteReapplied counts that the keys were set again.
 func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
 	if len(keys) == 0 {
 		return
@@ -144,8 +143,6 @@ func equalTaints(a, b []corev1.Taint) bool {
 	})
 }
 
-// contestedMessage returns a message that names the keys that keep the values of another client. It returns "" if there
-// are none.
 func contestedMessage(node *corev1.Node, left []string) string {
 	if len(left) == 0 {
 		return ""
@@ -155,7 +152,8 @@ func contestedMessage(node *corev1.Node, left []string) string {
 		kind, name, _ := strings.Cut(key, "/")
 		names[i] = kind + " " + name
 	}
-	return fmt.Sprintf("On node %s, another client changed the following more than %d times within %s, so Machinist does not "+
-		"set it again: %s. Find the client with kubectl get node %s -o yaml --show-managed-fields and stop it, or remove the "+
-		"key from spec.node.", node.Name, mostReapplied, contestedFor, strings.Join(names, ", "), node.Name)
+	return fmt.Sprintf("On node %s, another client changed these keys more than %d times within %s, so Machinist "+
+		"no longer sets them: %s. Find the client with kubectl get node %s -o yaml --show-managed-fields and stop it, "+
+		"or remove the keys from spec.node.",
+		node.Name, mostReapplied, contestedFor, strings.Join(names, ", "), node.Name)
 }

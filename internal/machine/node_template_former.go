@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The following constants are prefixes of the keys in AppliedNodeTemplate.Former.
+// These constants are prefixes of the keys in AppliedNodeTemplate.Former.
 const (
 	formerLabel      = "label/"
 	formerAnnotation = "annotation/"
 	formerTaint      = "taint/"
 )
 
-// formerOf returns the values of the template's keys on the Node before the template was applied. Values that are known
-// already stay. If the Node's annotation shows that this template was already applied, but there is no record of it, a
-// former process has lost the record. In this case, the former values are unknown.
+// formerOf returns the values that the template's keys had on the Node before the template was applied. Known values
+// stay. If the Node's annotation shows that this template was already applied, but there is no record of it, a former
+// process has lost the record. The former values are then unknown.
 func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) []v1beta1.FormerValue {
 	known, former := byName(applied.Former), map[string]string{}
@@ -50,7 +50,6 @@ func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNode
 	return sortedByName(former)
 }
 
-// byName converts former values to a map, and sortedByName converts them back.
 func byName(former []v1beta1.FormerValue) map[string]string {
 	out := map[string]string{}
 	for _, f := range former {
@@ -66,10 +65,8 @@ func sortedByName(former map[string]string) (out []v1beta1.FormerValue) {
 	return out
 }
 
-// mostFormer is the maximum length of a former value.
 const mostFormer = 1024
 
-// formerValues returns the former values of one kind, by key.
 func formerValues(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
 	out := map[string]string{}
 	for _, f := range applied.Former {
@@ -80,8 +77,8 @@ func formerValues(applied v1beta1.AppliedNodeTemplate, kind string) map[string]s
 	return out
 }
 
-// withoutWithdrawn returns the taints without those that were applied and are no longer in the template. If the Node
-// had a taint before the template was applied, this taint stays and gets its former value.
+// withoutWithdrawn removes the taints that were applied and are no longer in the template. A taint that the Node had
+// before the template was applied stays and gets its former value.
 func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want []corev1.Taint) []corev1.Taint {
 	former := formerValues(applied, formerTaint)
 	var out []corev1.Taint
@@ -98,8 +95,8 @@ func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate
 	return out
 }
 
-// withOthersValues returns the former values. If another client has set a newer value since then, the newer value
-// replaces the former one. If the template no longer contains the keys, the Node keeps these values.
+// withOthersValues returns the former values, updated with the newer values of other clients. If the template no longer
+// contains the keys, the Node keeps these values.
 func withOthersValues(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
 	if len(left) == 0 {
 		return former

@@ -13,8 +13,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// When a label is removed from the node template, the Node gets its former value back.
-//
 // Rule: former-values-come-back.
 func TestFormerValuesComeBack(t *testing.T) {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "pool-1", Namespace: "fleet"}}
@@ -70,9 +68,6 @@ func TestFormerValuesComeBack(t *testing.T) {
 	}
 }
 
-// If the process has lost the record of what was applied, the Node's current values must not be stored as former
-// values.
-//
 // Rule: former-values-come-back.
 func TestValuesOfALostRecordAreNotFormerValues(t *testing.T) {
 	m := &v1beta1.Machine{}
@@ -88,8 +83,6 @@ func TestValuesOfALostRecordAreNotFormerValues(t *testing.T) {
 	}
 }
 
-// Each time after Machinist has set a label, an annotation and a taint of the Node, another program changes them again.
-//
 // Rule: no-write-war.
 func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 	t.Parallel()
@@ -128,7 +121,7 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 		}
 	}
 
-	// Machinist still sets another label again. It sets the contested keys again after an hour.
+	// Machinist still sets another label again. The contested keys are set again after an hour.
 	w.onNode(func(node *corev1.Node) { node.Labels["edited"] = "by-mistake" })
 	w.reconcile("m")
 	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Labels["edited"] != "ours" ||
@@ -144,8 +137,6 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, metav1.ConditionTrue, v1beta1.ReasonNodeRegistered)
 }
 
-// When a label is removed from the node template, the Node keeps the value that the other client has set.
-//
 // Rules: no-write-war, former-values-come-back.
 func TestValueOfAnotherWriterStaysWhenTheLabelIsWithdrawn(t *testing.T) {
 	t.Parallel()

@@ -14,15 +14,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// edit is one operation of a JSON patch.
 type edit struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// templatePatch returns a patch that applies the node template. The patch succeeds even if other clients change the
-// Node at the same time, which is common when a Node registers. The patch tests the values on which it depends. If
+// templatePatch returns a JSON patch that applies the node template. The patch succeeds even if other clients change
+// the Node at the same time, which is common when a Node registers. The patch tests the values on which it depends. If
 // these values have changed, the API server rejects the patch as invalid. The result is nil if the Node has no labels,
 // annotations or taints, because a JSON patch cannot test for a missing map or list.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
@@ -60,7 +59,6 @@ func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), nil
 }
 
-// changes returns the operations that change the map before into the map after.
 func changes(path string, before, after map[string]string) (ops []edit) {
 	for key := range before {
 		if _, stays := after[key]; !stays {

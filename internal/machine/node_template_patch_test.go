@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bare returns a Node as the kubelet registers it.
 func bare() *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", UID: "uid", Labels: map[string]string{"os": "linux"}, Annotations: map[string]string{"attach": "true"},
@@ -46,8 +45,7 @@ func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	return out
 }
 
-// When a Node registers, other clients write to it. If their changes and the patch concern different keys, both are
-// applied. Otherwise, the patch is rejected.
+// If the changes of other clients concern different keys, both are applied. Otherwise, the patch is rejected.
 //
 // Rule: node-template-one-patch.
 func TestTemplatePatchToleratesOtherWrites(t *testing.T) {
@@ -150,7 +148,7 @@ func sameTaints(a, b *corev1.Node) bool {
 	return len(a.Spec.Taints) == len(b.Spec.Taints)
 }
 
-// If the field to which a JSON patch adds a value does not exist, the patch needs the optimistic lock.
+// A JSON patch cannot add a value to a field that does not exist.
 func TestNodeWithoutMetadataNeedsAnOptimisticLock(t *testing.T) {
 	t.Parallel()
 	for _, strip := range []func(*corev1.Node){

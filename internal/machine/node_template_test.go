@@ -82,7 +82,7 @@ func TestApplyingTheTemplate(t *testing.T) {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
-	// Rule applied-template-in-status. The kubelet may write to its Node.
+	// Rule applied-template-in-status: the kubelet may write to its Node.
 	t.Run("the annotation on the node is not trusted", func(t *testing.T) {
 		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"},

@@ -15,12 +15,12 @@ import (
 )
 
 // The cloud controller of a distribution may set a provider ID of another form, such as k3s://NAME. The Machine cannot
-// accept such a Node, because later only the provider ID shows to which instance a Node belongs. However, if a Node has
-// the Machine's name and has joined with its bootstrap token, the Node and its pods belong to the Machine. The Node is
-// therefore reported. When the Machine is deleted, the Node is drained and deleted.
+// accept such a Node, because later only the provider ID shows to which instance a Node belongs. If the Node has joined
+// with the Machine's bootstrap token, the Node and its pods still belong to the Machine. The Node is therefore
+// reported, and is drained and deleted with the Machine.
 
-// decideOtherID determines whether a Node belongs to the Machine although it has another provider ID. The Node has the
-// Machine's name.
+// decideOtherID determines whether a Node with the Machine's name belongs to the Machine although it has another
+// provider ID.
 func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	known := s.states.get(s.machine).registration.otherID == c.node.UID
 	if known {
@@ -48,7 +48,6 @@ func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidat
 	return candidate{otherID: c.node}, nil
 }
 
-// refuseOtherID reports that the Machine's Node has another provider ID.
 func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
 	return s.refuseNode(otherIDMessage(s.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
 		"drained and deleted with the machine.", false)

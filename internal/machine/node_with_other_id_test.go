@@ -44,7 +44,7 @@ func TestANodeWithAnotherProviderIDIsReportedDrainedAndDeleted(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If the process is restarted during the deletion, the new process finds the Node by its certificate.
+// The new process finds the Node by its certificate.
 //
 // Rule: node-with-other-id.
 func TestANodeWithAnotherProviderIDIsFoundAfterARestart(t *testing.T) {

@@ -18,10 +18,9 @@ import (
 
 // Reach reports whether the target cluster can be reached.
 type Reach interface {
-	// TargetUnreachable reports whether the target cluster counts as unreachable now, and when the outage began.
+	// TargetUnreachable reports whether the target cluster is unreachable now, and when the outage began.
 	TargetUnreachable() (since time.Time, unreachable bool)
-	// TargetRefuses reports whether the target cluster counts as unreachable because it rejects the credentials of this
-	// process.
+	// TargetRefuses reports whether the target cluster rejects the credentials of this process.
 	TargetRefuses() bool
 	// TargetOutages returns the outages that are over, the oldest one first, and the current epoch. The epoch changes
 	// whenever an outage begins or ends.
@@ -35,12 +34,10 @@ const targetPoll = 10 * time.Second
 // cluster.
 const answerTimeout = 2 * time.Second
 
-// waitWhileUnreachable delays a deletion while the target cluster counts as unreachable. It does not call the cluster,
-// because such a call might hang. unreachable is false if the cluster counts as reachable. A force-deletion does not
-// wait. If a machine never had a Node, its deletion waits only for targetPatience, and then sends one request. If the
-// cluster answers, the outage will soon be over, and the deletion waits for this. Otherwise, it continues. If the
-// cluster rejects the credentials, the deletion must wait: machines can still join, and the controller cannot see which
-// of them have pods.
+// waitWhileUnreachable delays a deletion while the target cluster is unreachable. A force-deletion does not wait. If a
+// machine never had a Node, its deletion waits only for targetPatience, and then sends one request. If the cluster
+// answers, the outage will soon be over, and the deletion waits for this. If the cluster rejects the credentials, the
+// deletion must always wait. Machines can still join, and the controller cannot see which of them have pods.
 func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if s.Target == nil || s.Reach == nil {
 		return next, false
@@ -72,13 +69,11 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	return atTime, true
 }
 
-// outageEndedAfter reports whether an outage of the target cluster ended after the given time.
 func outageEndedAfter(reach Reach, since time.Time) bool {
 	past, _ := reach.TargetOutages()
 	return len(past) > 0 && past[len(past)-1].To.After(since)
 }
 
-// targetAnswers reads a Node with the Machine's name from the API server, and reports whether the API server answers.
 func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -86,10 +81,10 @@ func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	return client.IgnoreNotFound(s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
-// excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. This also
-// moves the start of the wait for volumes. Both starts are the transition time of the condition Drained. The transition
-// time of the condition DrainExtended is the time up to which outages are already excluded. Both conditions are written
-// in one patch, so that no process excludes the same outage twice.
+// excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. The start
+// of the drain is the transition time of the condition Drained. The transition time of DrainExtended is the time up to
+// which outages are already excluded. Both conditions are written in one patch, so that no process excludes the same
+// outage twice.
 func (s *drainStep) excludeOutages() {
 	if s.Reach == nil {
 		return
@@ -111,7 +106,7 @@ func (s *drainStep) excludeOutages() {
 		return
 	}
 	drained.LastTransitionTime = metav1.NewTime(until)
-	// Replace the condition instead of updating it: only its lastTransitionTime matters.
+	// Replace the condition instead of updating it, because only its lastTransitionTime matters.
 	dropCondition(conditions, v1beta1.ConditionDrainExtended)
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
@@ -121,11 +116,11 @@ func (s *drainStep) excludeOutages() {
 	})
 }
 
-// joinTimeLeft returns the time that the Machine still has to become a Node. It is negative if the time is over. Time
-// in which the target cluster was unreachable does not count. During an outage, the result is always positive, because
-// no Node can join. If the Machine has an instance, the time before this process became the leader does not count
-// either, because this process does not know the outages of that time. This second exception is limited (see
-// reachability.TimeLeft). Otherwise, if leaders change often, the time would never be over.
+// joinTimeLeft returns the time that the Machine still has to become a Node. The result is negative if the time is
+// over. Outages of the target cluster do not count, and during an outage, the result is always positive. For a Machine
+// with an instance, the time before this process became the leader does not count either, because the outages of that
+// time are unknown. This second exception is limited (see reachability.TimeLeft). Otherwise, if leaders change often,
+// the time would never be over.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.launch.joinStart(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
@@ -145,7 +140,6 @@ func (p *pass) joinTimeLeft() time.Duration {
 	return left
 }
 
-// outage reports whether the target cluster counts as unreachable now.
 func (p *pass) outage() bool {
 	if p.Reach == nil {
 		return false

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// reach is a Reach that returns the given answers.
 type reach struct {
 	since   time.Time // of the current outage, zero if there is none
 	refuses bool      // the target cluster refuses the credentials
@@ -29,7 +28,6 @@ func (r *reach) TargetRefuses() bool { return r.refuses }
 
 func (r *reach) TargetOutages() ([]reachability.Outage, uint64) { return r.past, r.epoch }
 
-// watched tells the process about outages of the target cluster.
 func (w *world) watched() *reach {
 	r := &reach{epoch: 1}
 	w.options.Reach = r
@@ -37,7 +35,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// unreachable starts an outage of the target cluster. back ends the outage.
+// unreachable starts an outage of the target cluster. The method back ends the outage.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
@@ -178,8 +176,6 @@ func TestOutageIsExcludedFromADrainOnce(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// An earlier outage does not extend a drain.
-//
 // Rule: outage-extends-drain.
 func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	t.Parallel()
@@ -201,8 +197,8 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule join-timeout-fails-machine: during an outage of the target cluster, no machine can join. A machine that has
-// started to join can still join after the outage.
+// Rule join-timeout-fails-machine: no machine can join during an outage of the target cluster, but it can join
+// afterwards.
 func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -251,7 +247,7 @@ func TestTimeToJoinStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// Rule join-clock-bounded-over-leaders: if leaders change often, the time to join must still end.
+// Rule: join-clock-bounded-over-leaders.
 func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,7 +269,6 @@ func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 	}
 }
 
-// refusing makes the target cluster reject the credentials of the process.
 func (w *world) refusing() {
 	w.refuse = func(_ string, o runtime.Object) error {
 		switch o.(type) {
@@ -284,8 +279,8 @@ func (w *world) refusing() {
 	}
 }
 
-// Rules refused-credentials-are-outage, failed-read-proves-nothing: while the credentials are rejected, machines may
-// join and pods may start on them, and this process cannot see them.
+// Rules refused-credentials-are-outage, failed-read-proves-nothing: machines may join and pods may start while this
+// process cannot see them.
 func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -328,7 +323,6 @@ func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 			w.podOn(nodeNameOf(w.namespace, "m"))
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
-			// A force-deletion does not wait.
 			w.refusing()
 			w.annotate("m", v1beta1.AnnotationForceDelete)
 			r.since, r.refuses = w.clock.Now(), true

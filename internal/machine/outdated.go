@@ -21,9 +21,8 @@ import (
 )
 
 // nodeAnnotationOutdated is an annotation on a Node of an old revision. Its value lists what outdatedStep has added to
-// the Node, separated by commas. If a taint or annotation is not in the list, it existed before and must not be
-// removed. While the annotation exists, outdatedStep adds nothing again, even if an administrator has removed the
-// taint.
+// the Node, separated by commas. A taint or annotation that is not in the list existed before and must not be removed.
+// While the annotation exists, outdatedStep adds nothing again, even if an administrator has removed the taint.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 const (
@@ -31,21 +30,18 @@ const (
 	appliedTaint             = "taint"
 	appliedScaleDownDisabled = "scale-down-disabled"
 	// scaleDownDisabled is the value of the annotation that prevents cluster-autoscaler from removing a Node.
-	scaleDownDisabled = "true"
-	// taintRetryInterval is the delay between two attempts to write the taint.
+	scaleDownDisabled  = "true"
 	taintRetryInterval = 30 * time.Second
 )
 
 var outdatedTaint = corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// outdatedStep adds a taint to the Node of a Machine during a rollout that replaces the Machine. It also adds an
-// annotation for cluster-autoscaler. The scheduler then prefers other Nodes, so that pods do not move from one outdated
-// machine to another, and the autoscaler does not remove the Node. If a write of the Node fails, the other steps still
-// run.
+// outdatedStep adds a taint to the Node of a Machine that a rollout replaces. The scheduler then prefers other Nodes,
+// so that pods do not move from one outdated machine to another. An annotation keeps cluster-autoscaler from removing
+// the Node. If a write of the Node fails, the other steps still run.
 type outdatedStep struct{ *pass }
 
-// run adds or removes the taint. It adds the taint only once. If an administrator removes the taint, it is not added
-// again.
+// run adds or removes the taint. If an administrator removes the taint, it is not added again.
 func (s *outdatedStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil || s.unsupportedSchema(s.machine) != "" || machinestate.Paused(s.machine) {
 		return next, nil
@@ -66,7 +62,6 @@ func (s *outdatedStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// setIsOutdated reports whether the MachineSet of the Machine is declared outdated.
 func (s *outdatedStep) setIsOutdated(ctx context.Context) (bool, error) {
 	owner, set := metav1.GetControllerOfNoCopy(s.machine), wiring.MachineSets()
 	if owner == nil {
@@ -85,8 +80,7 @@ func declaredOutdated(set client.Object) bool {
 	return outdated
 }
 
-// writeNode writes the changed Node, if there is a change. It returns true if no write is left to do. If not, it
-// schedules another pass.
+// writeNode writes the changed Node and returns true if no write is left to do. Otherwise, it schedules another pass.
 func (s *outdatedStep) writeNode(ctx context.Context, after *corev1.Node) bool {
 	if after == nil {
 		return true
@@ -101,9 +95,9 @@ func (s *outdatedStep) writeNode(ctx context.Context, after *corev1.Node) bool {
 	switch {
 	case err == nil:
 		*s.node = *after
-	case apierrors.IsNotFound(err): // The event of the deletion follows.
+	case apierrors.IsNotFound(err): // The delete event follows.
 	case apierrors.IsConflict(err):
-		s.requeueIn(time.Second) // Typically the kubelet wrote the Node. The cache will soon have that write.
+		s.requeueIn(time.Second) // Usually, the kubelet has written the Node, and the cache will be updated soon.
 	default:
 		logf.FromContext(ctx).Info("Failed to taint or untaint the Node, will retry", "node", after.Name,
 			"after", taintRetryInterval.String(), "cause", err.Error())
@@ -112,19 +106,16 @@ func (s *outdatedStep) writeNode(ctx context.Context, after *corev1.Node) bool {
 	return err == nil
 }
 
-// withTaintFor returns the Node with the changes that are due, or nil if none is due.
 func withTaintFor(m *v1beta1.Machine, node *corev1.Node, outdated bool) *corev1.Node {
 	switch {
 	case outdated:
 		return withOutdatedTaint(node)
 	case meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate):
-		return nil // An outdated set handed the Machine over, but it is not updated yet.
+		return nil // The Machine comes from an outdated MachineSet and is not updated yet.
 	}
 	return withoutOutdatedTaint(node, m.Spec.Node)
 }
 
-// withOutdatedTaint returns the Node with the taint and annotation for an old revision. It returns nil if both were
-// already added.
 func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
@@ -143,8 +134,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutOutdatedTaint returns the Node without the taint and annotation that withOutdatedTaint added. It returns nil
-// if nothing was added. If the Machine's node template contains the annotation, the annotation stays.
+// withoutOutdatedTaint returns the Node without the taint and annotation that withOutdatedTaint added, or nil if
+// nothing was added. If the Machine's node template contains the annotation, the annotation stays.
 func withoutOutdatedTaint(node *corev1.Node, template v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {

@@ -69,7 +69,7 @@ func TestOutdatedTaintIsAddedAndRemoved(t *testing.T) {
 		name          string
 		before        *corev1.Node
 		with, without *corev1.Node
-		// The function between is called while the Node is tainted. It changes the Node as an administrator would.
+		// The function between changes the tainted Node as an administrator would.
 		between func(*corev1.Node)
 		wanted  v1beta1.NodeTemplate
 	}{
@@ -142,7 +142,7 @@ func TestOutdatedTaintIsAddedAndRemoved(t *testing.T) {
 	}
 }
 
-// set creates the MachineSet web-a. It returns a function that makes a Machine belong to this set.
+// set creates the MachineSet web-a. It returns a function that makes a Machine belong to this MachineSet.
 func (w *world) set() func(*v1beta1.Machine) {
 	w.t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -156,8 +156,7 @@ func (w *world) set() func(*v1beta1.Machine) {
 	}
 }
 
-// declareOutdated declares the set outdated, or withdraws the declaration. A MachineDeployment does this at the
-// beginning and the end of a rollout.
+// declareOutdated does what a MachineDeployment does at the beginning and the end of a rollout.
 func (w *world) declareOutdated(outdated bool) {
 	w.t.Helper()
 	set := &v1beta1.MachineSet{}
@@ -174,8 +173,8 @@ func (w *world) declareOutdated(outdated bool) {
 	}
 }
 
-// wantTaint fails the test unless the Node of machine m has the taint and the annotation of an old revision. If want is
-// false, the Node must have neither of them.
+// wantTaint checks whether the Node of machine m has both the taint and the annotation of an old revision, or neither
+// of them.
 func (w *world) wantTaint(what string, want bool) {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -185,8 +184,7 @@ func (w *world) wantTaint(what string, want bool) {
 	}
 }
 
-// wantNodeWrites runs one pass. It fails the test unless the pass wrote the Node exactly as often as wanted, and wrote
-// nothing else.
+// wantNodeWrites fails the test unless a pass wrote the Node exactly as often as wanted, and wrote nothing else.
 func (w *world) wantNodeWrites(what string, want int) {
 	w.t.Helper()
 	w.effects.clear()
@@ -228,8 +226,7 @@ func TestNodeIsTaintedWhileItsSetIsOutdated(t *testing.T) {
 	w.wantTaint("released by its set", false)
 }
 
-// If an administrator removes the taint, it is not added again, even if the annotation that records the taint was
-// removed too.
+// An administrator removes the taint, with or without the annotation that records it.
 //
 // Rules: outdated-node-taints, no-write-war.
 func TestRemovedTaintDoesNotComeBack(t *testing.T) {
@@ -275,7 +272,7 @@ func TestTaintWaitsForMachineThatMustNotBeChanged(t *testing.T) {
 	w.wantTaint("no longer paused", true)
 }
 
-// If a write of the Node fails, the other steps still run, and the write is retried.
+// After a failed write of the Node, the other steps still run, and the write is retried.
 //
 // Rule: outdated-node-taints.
 func TestTaintIsBestEffort(t *testing.T) {

@@ -11,28 +11,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pace records when a failed Create, Update or Delete may be repeated. Events of a Node or another object can trigger
-// passes at any time, but no such pass repeats the failed call too early.
+// pace records when a failed Create, Update or Delete may be repeated. Events can trigger passes at any time, but no
+// such pass repeats the failed call too early.
 type pace struct {
 	// tried is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
 	tried string
-	// notBefore is the time from which a call with the same inputs may be repeated. If it is zero, only a call with other
-	// inputs is sent.
+	// notBefore is the time from which a call with the same inputs may be repeated. Zero means that only a call with
+	// other inputs is sent.
 	notBefore time.Time
 	// askedUntil is the time before which the cloud wants no more calls. It is zero if the cloud has not named such a
 	// time.
-	askedUntil time.Time
-	// failures is the number of consecutive failures of this call.
-	failures int32
-	// reason and message describe the last failure.
+	askedUntil      time.Time
+	failures        int32
 	reason, message string
-	// The field early is true if the time of the next or the last attempt was moved forward because a call for another
-	// machine had succeeded.
+	// The field early is true if an attempt was moved forward because a call for another machine had succeeded.
 	early bool
 }
 
-// waitTime returns the time until a call with these inputs may be sent. The result never is true if only calls with
-// other inputs may be sent.
+// waitTime returns the time until a call with these inputs may be sent. If never is true, only calls with other inputs
+// may be sent.
 func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, never bool) {
 	if c.tried != fingerprint {
 		return 0, false
@@ -40,7 +37,6 @@ func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, n
 	return max(c.notBefore.Sub(now), 0), c.notBefore.IsZero()
 }
 
-// deleteFingerprint returns the fingerprint for the deletion of an instance, or for its lookup before the deletion.
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	forced := ""
 	if s.forced() {
@@ -49,7 +45,6 @@ func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
 
-// awaitTry makes the deletion wait if its last call failed and the next attempt is not due yet.
 func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	last := s.states.get(s.machine).pace
 	left, never := last.waitTime(s.deleteFingerprint(inputs), s.now)
@@ -65,7 +60,7 @@ func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 }
 
 // operationFailed records a failed call, the number of consecutive failures and the time of the next attempt. It
-// returns what triggers that try.
+// returns what triggers the next attempt.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
 	proceed := onInputs
 	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing

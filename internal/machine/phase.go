@@ -8,7 +8,6 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// summarize sets the phase and the condition Ready according to the results of the steps.
 func (p *pass) summarize() {
 	m := p.machine
 	m.Status.Phase = phaseOf(m, p.Target != nil)
@@ -20,7 +19,6 @@ func (p *pass) summarize() {
 	p.setCondition(v1beta1.ConditionReady, false, blocker.Reason, blocker.Message)
 }
 
-// blocker returns the condition because of which the Machine is not Ready. It returns nil if there is none.
 func (p *pass) blocker() *metav1.Condition {
 	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {
@@ -55,7 +53,6 @@ func (p *pass) blocker() *metav1.Condition {
 	return nil
 }
 
-// phaseOf determines the phase of a Machine that is not being deleted.
 func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 	is := func(kind string) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, kind) }
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)

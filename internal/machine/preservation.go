@@ -24,12 +24,11 @@ const DefaultPreserveTimeout = 96 * time.Hour
 // DefaultPreserveLimit is the default of Options.PreserveLimit.
 const DefaultPreserveLimit = 3
 
-// preservationStep keeps a Machine for inspection.
 type preservationStep struct{ *pass }
 
-// run preserves a Machine for inspection. When the time of the preservation is over, it deletes the Machine. All
-// decisions depend only on the Machine itself, so a crash at any point does no harm. The Node is cordoned before the
-// set replaces the Machine.
+// run preserves a Machine for inspection, and deletes the Machine when its preservation is over. All decisions depend
+// only on the Machine itself, so a crash at any point does no harm. The Node is cordoned before the MachineSet replaces
+// the Machine.
 func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	switch {
@@ -75,10 +74,10 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// withinLimit cordons the Node of the Machine and removes the Machine from its set. If the Machine is preserved because
-// it failed and its owner has reached the limit, withinLimit changes nothing and returns false. The limit exists
-// because all machines of a fleet may fail, and it would be expensive to keep all of them for days. Several Machines
-// may fail at the same time. A lock ensures that the Machines of one owner are counted one after another.
+// withinLimit cordons the Node of the Machine and removes the Machine from its MachineSet. If too many Machines of the
+// owner are preserved after a failure, withinLimit changes nothing and returns false. Otherwise, a fleet whose machines
+// all fail would be kept for days, which is expensive. A lock ensures that the Machines of one owner are counted one
+// after another.
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
@@ -119,7 +118,7 @@ func (s *preservationStep) countPreserved(ctx context.Context) (n int, err error
 	return n, nil
 }
 
-// leaveSet removes the Machine from its set and records the end of the preservation. Both are done in one patch.
+// leaveSet removes the Machine from its MachineSet and records the end of the preservation in one patch.
 func (s *preservationStep) leaveSet(ctx context.Context) error {
 	m := s.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
@@ -142,8 +141,8 @@ func (s *preservationStep) leaveSet(ctx context.Context) error {
 	})
 }
 
-// refusePast is called if the annotation names a past time as the end of the preservation and the Machine was never
-// preserved. It removes the annotation. Otherwise, a typing error would delete a machine that works.
+// refusePast removes the annotation if it names a past time and the Machine was never preserved. Otherwise, a typing
+// error would delete a machine that works.
 func (s *preservationStep) refusePast(ctx context.Context) error {
 	message := fmt.Sprintf("Removed the annotation %s=%.64s: the time is in the past, and the machine was not preserved. "+
 		"Set a later time, or delete the machine.", v1beta1.AnnotationPreservedUntil,
@@ -184,8 +183,7 @@ func (s *preservationStep) cordon(ctx context.Context) error {
 	return err
 }
 
-// notPreserved handles a Machine that is not preserved. It reports an invalid request, and removes the condition of an
-// earlier preservation.
+// notPreserved reports an invalid request, and removes the condition of an earlier preservation.
 func (s *preservationStep) notPreserved() {
 	if invalid := preservation.Invalid(s.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."
@@ -200,7 +198,6 @@ func (s *preservationStep) notPreserved() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// tooLate reports that a Machine cannot be preserved because it is already being deleted.
 func (s *preservationStep) tooLate() {
 	m := s.machine
 	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
@@ -212,27 +209,26 @@ func (s *preservationStep) tooLate() {
 	}
 }
 
-// requeueIfDue requeues the Machine if this pass has found a reason to preserve it. The finding is written first.
+// requeueIfDue requeues the Machine if this pass has found a reason to preserve it. The status must be written first.
 func (s *preservationStep) requeueIfDue() {
 	if preservation.Due(s.machine) && !preservation.Due(s.before) {
 		s.requeueIn(time.Millisecond)
 	}
 }
 
-// updateUnlessPreserved runs the update of the instance. If the Machine is preserved, the instance is not changed,
-// unless its replacement has already begun.
+// updateUnlessPreserved runs the update of the instance. The instance of a preserved Machine is not changed, unless its
+// replacement has already begun.
 func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress, error) {
 	if preservation.Preserved(s.machine) && !s.machine.Replacing() {
 		s.drain.end()
 		return next, nil
 	}
 	if machinestate.Interrupted(s.machine) && !s.machine.Replacing() {
-		return next, nil // An instance that the cloud reclaims is not changed any more.
+		return next, nil // The instance will be reclaimed, so it is not changed any more.
 	}
 	return s.update.run(ctx)
 }
 
-// uncordonUnlessPreserved uncordons the Node. If the Machine is preserved, the Node stays cordoned.
 func (s *preservationStep) uncordonUnlessPreserved(ctx context.Context) error {
 	if preservation.Preserved(s.machine) {
 		return s.cordon(ctx)

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ofASet gives a machine the labels and the owner reference of a set's machine.
+// ofASet gives a machine the labels and the owner reference of a MachineSet's machine.
 func ofASet(m *v1beta1.Machine) {
 	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
 	controls := true
@@ -36,7 +36,6 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 	}
 }
 
-// wantPreserved fails the test unless the machine is preserved for the given remaining time.
 func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
@@ -56,7 +55,7 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 }
 
 // Rules preserve-on-request, preservation-ends-on-time: with the value "now", a machine is cordoned and removed from
-// its set at once, in a separate write. It is deleted when its preservation ends, and not earlier.
+// its MachineSet at once, in a separate write. It is deleted when its preservation ends, and not earlier.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,8 +83,7 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Rule preserve-on-request: with the value "when-failed", a machine is preserved when it fails or must be replaced, but
-// only if its set would replace it.
+// Rule preserve-on-request: with the value "when-failed", a machine is preserved instead of being replaced.
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
@@ -153,8 +151,7 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preserve-on-request: a machine without an instance is not preserved, because there is nothing to inspect. A
-// preserved machine gets no new instance.
+// Rule preserve-on-request: without an instance, there is nothing to inspect. A preserved machine gets no new instance.
 func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,8 +172,7 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: while a machine is preserved, its instance is not changed and its node stays
-// cordoned, even if the node or the specification changes.
+// Rule: preserved-machine-unchanged.
 func TestPreservedMachineStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,8 +194,7 @@ func TestPreservedMachineStaysUnchanged(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preservation-ends-on-time: an administrator can change the end of the preservation. An invalid time preserves it
-// indefinitely.
+// Rule preservation-ends-on-time: an invalid time preserves the machine indefinitely.
 func TestPreservationTimeCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,9 +223,8 @@ func TestPreservationTimeCanBeChanged(t *testing.T) {
 	}
 }
 
-// Rule preserved-machines-limited: the number of preserved failed machines is limited for each owner, which is a set or
-// a deployment. If the limit is reached, the next failed machines report this and are replaced. Machines with the value
-// "now" are always preserved. If the preservation of a machine ends, another one can be preserved.
+// Rule preserved-machines-limited: the limit applies to the failed machines of each MachineSet or MachineDeployment.
+// Above the limit, failed machines report this and are replaced. Machines with the value "now" are always preserved.
 func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 	t.Parallel()
 	ownedBy := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
@@ -284,8 +278,8 @@ func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 	}
 }
 
-// Rule preservation-ends-on-time: if both annotations are removed, the machine becomes an ordinary machine without an
-// owner, and its node accepts pods again.
+// Rule preservation-ends-on-time: without both annotations, the machine becomes an ordinary machine without an owner,
+// and its node accepts pods again.
 func TestPreservationCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -309,8 +303,8 @@ func TestPreservationCanBeCancelled(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule preserved-condition-says-why: an invalid request to preserve a machine is reported and does no harm, and so is
-// one that comes too late. (The API refuses other values if the admission policies are installed.)
+// Rule preserved-condition-says-why: an invalid or late request to preserve a machine is reported and does no harm.
+// (The API refuses other values if the admission policies are installed.)
 func TestInvalidPreservationRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,8 +335,7 @@ func TestInvalidPreservationRequests(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: while the target cluster is unreachable, no machine is preserved, because no
-// machine is replaced then.
+// Rule preserved-machine-unchanged: no machine is replaced in an outage of the target cluster, so none is preserved.
 func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

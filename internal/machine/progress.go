@@ -7,56 +7,54 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// progress is the result of a step. It is either next, or it names what triggers the next pass over the Machine: watch
-// events (see Wiring), a time, or the retry after an error.
+// progress is the result of a step. It is either next, or the trigger of the next pass: a watch event (see Wiring), a
+// time, or the retry after an error.
 type progress uint16
 
 const (
 	// next means that the next step runs in the same pass.
 	next progress = 0
-	// onError means that the queue retries. The step returns the error.
+	// onError means that the step returns an error and the queue retries.
 	onError progress = 1 << iota
 	// atTime means that the step has scheduled a pass with after or requeueIn.
 	atTime
 
-	// onMachine means that a change of the Machine by another client triggers the next pass.
+	// onMachine means that the step waits for another client to change the Machine.
 	onMachine
-	// onOtherMachine means that another Machine with the same provider ID triggers the next pass when it is deleted or
-	// gets another instance.
+	// onOtherMachine means that the step waits until another Machine with the same provider ID is deleted or gets
+	// another instance.
 	onOtherMachine
-	// onSet means that the beginning or the end of a rollout of the Machine's MachineSet triggers the next pass.
+	// onSet means that the step waits for the beginning or the end of a rollout of the MachineSet.
 	onSet
-	// onClass means that a change of the Machine's class triggers the next pass.
+	// onClass means that the step waits for a change of the Machine's class.
 	onClass
-	// onSecret means that a change of a Secret of the Machine or of its class triggers the next pass.
+	// onSecret means that the step waits for a change of a Secret of the Machine or of its class.
 	onSecret
-	// onNode means that a change of the Machine's Node, or of a Node that may belong to the Machine, triggers the next
-	// pass.
+	// onNode means that the step waits for a change of the Machine's Node, or of a Node that may belong to the Machine.
 	onNode
-	// onDrain means that news about the drain of the Machine's Node triggers the next pass.
+	// onDrain means that the step waits for progress of the drain.
 	onDrain
-	// onSlot means that the next pass is triggered when the Machine gets a slot for its creation.
+	// onSlot means that the step waits for a slot for the creation.
 	onSlot
 	// onRequest means that another part of the process triggers the next pass, for example because the instance is missing
 	// from a list.
 	onRequest
 
-	// endOfTriggers follows the last trigger.
 	endOfTriggers
 )
 
-// onInputs means that a change of an input of the launch triggers the next pass.
+// onInputs means that the step waits for a change of an input of the launch.
 const onInputs = onMachine | onClass | onSecret
 
 var errNoWake = errors.New("a step waits, but nothing triggers another pass over the machine: this is a bug")
 
-// after schedules a pass that runs d from now at the latest, and returns atTime.
 func (p *pass) after(d time.Duration) progress {
 	p.requeueIn(d)
 	return atTime
 }
 
-// onMissing waits for an input that is missing. No event tells the process when it is permitted to read an input.
+// onMissing waits for an input that is missing. No event tells the process when it gets the permission to read an
+// input.
 func (p *pass) onMissing(missing *resolve.Error) progress {
 	if missing.Forbidden {
 		return onInputs | p.after(resolve.ForbiddenRetry)
@@ -64,7 +62,6 @@ func (p *pass) onMissing(missing *resolve.Error) progress {
 	return onInputs
 }
 
-// unless returns next if holds is true. Otherwise, it returns the progress unchanged.
 func (w progress) unless(holds bool) progress {
 	if holds {
 		return next
@@ -72,9 +69,8 @@ func (w progress) unless(holds bool) progress {
 	return w
 }
 
-// check returns an error if nothing would trigger another pass. This is so if the progress is a time but no pass is
-// scheduled, or if the progress is the retry of an error but there is no error. The error makes the queue retry the
-// Machine, so that the Machine is not forgotten.
+// check returns an error if nothing would trigger another pass: the progress is a time without a scheduled pass, or a
+// retry without an error. The error makes the queue retry the Machine, so that the Machine is not forgotten.
 func (w progress) check(requeueAfter time.Duration) error {
 	if w&atTime != 0 && requeueAfter == 0 || w == onError {
 		return errNoWake

@@ -14,8 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// Each trigger for which a step may wait must be wired.
-//
 // Rule: step-says-what-wakes-it.
 func TestEveryTriggerIsWired(t *testing.T) {
 	t.Parallel()
@@ -64,9 +62,8 @@ func TestPassThatWaitsForNothingIsRetried(t *testing.T) {
 	}
 }
 
-// If a step returns onError, it must also return an error. All other steps must return declared triggers. The compiler
-// accepts any number as a value of the type progress. This test therefore compares the returned names with the declared
-// ones.
+// The compiler accepts any number as a value of the type progress. This test therefore compares the returned names with
+// the declared ones. A step that returns onError must also return an error.
 //
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward after a successful call. If such
-// an attempt succeeds, it moves the same number of further attempts forward. When a cloud has just recovered, it
-// therefore gets only a few calls at first.
+// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward after a successful call. Each of
+// these attempts moves further attempts forward if it succeeds. A cloud that has just recovered therefore gets only a
+// few calls at first.
 const triesPerAnswer = 2
 
 // recovery contains the Machines that wait because a call to the cloud failed. At the end of a long outage, the delays
@@ -26,14 +26,12 @@ type recovery struct {
 	waiting map[types.NamespacedName]failedCall
 }
 
-// failedCall is the failed call of a Machine that waits.
 type failedCall struct {
 	// The field at contains the time of the failure. The field notBefore contains the time before which the cloud wants no
 	// calls.
 	at, notBefore time.Time
 }
 
-// waitsForCloud reports whether a call that failed with this code may succeed as soon as the cloud has recovered.
 func waitsForCloud(code provider.Code) bool {
 	switch code {
 	case provider.Throttled, provider.Unauthenticated, provider.PermissionDenied:
@@ -42,7 +40,6 @@ func waitsForCloud(code provider.Code) bool {
 	return code.Ambiguous()
 }
 
-// addWaiting adds a Machine whose call failed.
 func (r *recovery) addWaiting(machine types.NamespacedName, at, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,15 +49,14 @@ func (r *recovery) addWaiting(machine types.NamespacedName, at, notBefore time.T
 	r.waiting[machine] = failedCall{at: at, notBefore: notBefore}
 }
 
-// forget removes a Machine that no longer waits.
 func (r *recovery) forget(machine types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, machine)
 }
 
-// takeNext is called when a call has succeeded. It removes and returns the Machines that may be tried now. Machines
-// that have waited longest come first.
+// takeNext removes and returns the Machines that may be tried now because a call has succeeded. Machines that have
+// waited longest come first.
 func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +73,8 @@ func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	return hurried
 }
 
-// callSucceeded records that a Create, Update or Delete for this Machine has succeeded. It moves forward the next
-// attempts for other Machines whose calls failed.
+// callSucceeded records that a call for this Machine has succeeded. It moves forward the next attempts for other
+// Machines whose calls failed.
 func (p *pass) callSucceeded() {
 	self := client.ObjectKeyFromObject(p.machine)
 	p.recovery.forget(self)

@@ -11,14 +11,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// throttledFor returns an error of the cloud that forbids calls for the given time.
 func throttledFor(d time.Duration) error {
 	err := provider.Errorf(provider.Throttled, "too many requests")
 	err.RetryAfter = d
 	return err
 }
 
-// wantDeletes fails the test unless the driver's Delete was called that often.
 func (w *world) wantDeletes(want int) {
 	w.t.Helper()
 	if got := w.cloud.Deletes(); got != want {
@@ -26,8 +24,7 @@ func (w *world) wantDeletes(want int) {
 	}
 }
 
-// Each event of the Node or the Machine triggers a pass. None of these passes may call the cloud before the time that
-// the cloud has named.
+// Each event of the Node or the Machine triggers a pass.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteIsNotRepeatedByEvents(t *testing.T) {
@@ -72,8 +69,7 @@ func TestARefusedDeleteIsNotRepeatedByEvents(t *testing.T) {
 	}
 }
 
-// If an instance is not recorded, its deletion begins with a lookup. The lookup is retried with the same backoff as
-// Delete.
+// Without a recorded instance, a deletion begins with a lookup.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
@@ -94,8 +90,6 @@ func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
 	want(t, "driver calls before the time that the cloud named", w.effects.calls())
 }
 
-// If the instance is replaced under the same Machine, the old instance is deleted with the same backoff.
-//
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
 	t.Parallel()
@@ -112,7 +106,7 @@ func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
 	w.wantDeletes(2)
 }
 
-// If the credentials change, or if an administrator requests it, the call is repeated at once.
+// The credentials change, or an administrator requests a retry.
 //
 // Rules: one-try-per-backoff, retry-annotation-tries-now.
 func TestChangedInputsRetryARefusedDeleteAtOnce(t *testing.T) {
@@ -134,7 +128,6 @@ func TestChangedInputsRetryARefusedDeleteAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// queueOf returns the queue to which the process's trigger adds Machines.
 func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	w.t.Helper()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -145,9 +138,8 @@ func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request
 	return queue
 }
 
-// A machine may have to wait for minutes because the cloud failed. When a call for another machine succeeds, the
-// machine is tried again soon. A call is moved forward in this way only once after each of its failures. If the calls
-// of only one machine fail, they are therefore not repeated after each successful call for another machine.
+// After a success for another machine, a failed call is repeated soon. After each failure, this happens only once. If
+// the calls of only one machine fail, each success for another machine would otherwise repeat them.
 //
 // Rule: recovered-cloud-tried-soon.
 func TestRecoveredCloudIsTriedSoon(t *testing.T) {
@@ -196,8 +188,7 @@ func TestRecoveredCloudIsTriedSoon(t *testing.T) {
 	}
 }
 
-// Rule: recovered-cloud-tried-soon. A creation that waits is also tried early, but not before the time that the cloud
-// has named.
+// Rule: recovered-cloud-tried-soon.
 func TestRecoveredCloudIsNotCalledBeforeTheTimeItNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

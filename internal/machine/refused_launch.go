@@ -9,10 +9,8 @@ import (
 
 // If all creations of a fleet were rejected, for example because of wrong credentials, its Machines have no instances.
 // It must be possible to delete them without these credentials. The status therefore records that all creations were
-// rejected. This record is removed from the status before the next Create is sent. If the process is killed during a
-// Create, the record is therefore missing.
+// rejected. This record is removed before the next Create is sent, in case the process is killed during that Create.
 
-// refusedLaunch reports whether the status records that each Create was rejected.
 func refusedLaunch(m *v1beta1.Machine) bool { return m.Status.Launch != nil && m.Status.Launch.Refused }
 
 // refuses reports whether an error of Create proves that neither this call nor an earlier one has created an instance.
@@ -22,7 +20,6 @@ func refuses(err error) bool {
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists
 }
 
-// withdrawRefused removes the record before another Create is sent.
 func (s *launchStep) withdrawRefused(ctx context.Context) error {
 	if !refusedLaunch(s.machine) {
 		return nil
@@ -33,7 +30,6 @@ func (s *launchStep) withdrawRefused(ctx context.Context) error {
 	return s.writeStatus(ctx)
 }
 
-// recordRefused records that each Create was rejected.
 func (s *launchStep) recordRefused(refused bool) {
 	if !refused {
 		return
@@ -46,8 +42,8 @@ func (s *launchStep) recordRefused(refused bool) {
 	s.machine.Status.Launch = &launch
 }
 
-// neverCreated reports whether each Create for a Machine without an instance was rejected. If the Machine has changed
-// since it was read, the finalizer is not removed, because the patch fails with a conflict.
+// neverCreated reports whether each Create for a Machine without an instance was rejected. An outdated Machine does no
+// harm, because the patch that removes the finalizer then fails with a conflict.
 func (s *teardownStep) neverCreated() bool {
 	m := s.machine
 	return refusedLaunch(m) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// leadingAlone returns a world whose process is the leader and has a complete cache.
 func leadingAlone(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -24,7 +23,6 @@ func leadingAlone(t *testing.T) *world {
 	return w
 }
 
-// wantGoneAtOnce fails the test unless one pass deletes the Machine without a call to the cloud.
 func (w *world) wantGoneAtOnce(name string) {
 	w.t.Helper()
 	w.delete(name)
@@ -90,7 +88,7 @@ func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 			w.step(wait)
 			if tc.restart {
 				w.restart()
-				w.step(2 * time.Minute) // A new process waits for the calls of the one before.
+				w.step(2 * time.Minute) // A new process waits, because an earlier process may have called Create.
 				w.until("m", "the second creation", func() bool { return len(w.cloud.Requests()) == 3 })
 			} else {
 				w.reconcile("m")

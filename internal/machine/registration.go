@@ -19,10 +19,8 @@ import (
 // become Ready within this time, so that one write can report both.
 const registrationGrace = 30 * time.Second
 
-// registrationStep finds the Node of the instance.
 type registrationStep struct{ *pass }
 
-// run finds the Machine's Node and applies the node template.
 func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	if s.Target == nil {
 		return s.withoutTarget(ctx)
@@ -49,7 +47,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		return onError, err
 	}
 	if refused != "" && s.machine.Status.NodeRef == nil {
-		// If the labels and taints of the template are missing, the Node would accept pods that must not run on it.
+		// Without the labels and taints of the template, the Node would accept pods that must not run on it.
 		if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
@@ -85,8 +83,8 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// refuseNode reports that a Node is not accepted as the Machine's Node. The argument other is true if the Node belongs
-// to another Machine and an event has already reported this.
+// refuseNode reports that a Node is not accepted as the Machine's Node. If the Node belongs to another Machine (other
+// is true), an event has already reported this.
 func (s *registrationStep) refuseNode(conflict string, other bool) (progress, error) {
 	if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
@@ -95,8 +93,8 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 	return onMachine | onOtherMachine | onNode, nil
 }
 
-// awaitNode reports what a Machine without a Node waits for. If a Node is found but its proof is missing, this is
-// reported only after registrationGrace.
+// awaitNode reports what a Machine without a Node waits for. A Node without proof is reported only after
+// registrationGrace.
 func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
 	if found.unproven != "" {
@@ -125,9 +123,8 @@ func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) 
 	return next, nil
 }
 
-// findNode returns the Machine's Node. It prefers the Node of status.nodeRef if this Node exists. Otherwise, it returns
-// the Node with the Machine's provider ID. If there is none, it returns a Node that has the Machine's name and no
-// provider ID, but only if the Node is proven to belong to the Machine.
+// findNode returns the Machine's Node. It prefers the Node of status.nodeRef. Otherwise, it returns the Node with the
+// Machine's provider ID. A Node with the Machine's name and no provider ID must be proven to belong to the Machine.
 func (s *registrationStep) findNode(ctx context.Context) (found candidate, err error) {
 	ref := s.machine.Status.NodeRef
 	defer func() {
@@ -146,7 +143,7 @@ func (s *registrationStep) findNode(ctx context.Context) (found candidate, err e
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
-			s.machine.Status.NodeRef = nil // Nothing proves that the Node is the Machine's. Another client may have written it.
+			s.machine.Status.NodeRef = nil // Another client may have written the reference.
 		}
 	}
 	id := s.machine.NodeProviderID()
@@ -192,9 +189,9 @@ func (s *registrationStep) findNode(ctx context.Context) (found candidate, err e
 	return candidate{node: nodes[0].DeepCopy()}, nil
 }
 
-// mayOwn reports whether a Node may belong to another Machine. For Machines in other namespaces, only the specification
-// of the Machine and the mark on the Node count. Otherwise, a client that may write the status of Machines there could
-// claim all Nodes.
+// mayOwn reports whether a Node may belong to another Machine. For Machines in other namespaces, only the Machine's
+// spec and the mark on the Node count. Otherwise, a client that may write the status of Machines there could claim all
+// Nodes.
 func (s *registrationStep) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
 	return other.Namespace == s.machine.Namespace || other.Spec.ProviderID == s.machine.Spec.ProviderID ||
 		nodemark.Proves(other, node)

@@ -104,8 +104,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 
-	// A network plugin that restarts sets its taint again for some time. Because of this taint, the machine is not treated
-	// as a new one.
+	// A network plugin that restarts sets its taint again for some time. The machine then does not become a new one.
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")
@@ -151,7 +150,6 @@ func TestContestedNodeIsNotAccepted(t *testing.T) {
 		w.reconcile("second")
 		m := w.get("second")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
-		// The deletion of the second machine must not change the first machine.
 		w.delete("second")
 		w.reconcile("second")
 		if node := w.getNode(first.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
@@ -339,8 +337,8 @@ func TestUnhealthyNode(t *testing.T) {
 	})
 }
 
-// A node template that is changed later may be invalid for the API server. A machine that already runs continues to run
-// and reports this.
+// A node template that is changed later may be invalid for the API server. A running machine continues to run and
+// reports this.
 //
 // Rule: bad-node-template-reported.
 func TestRefusedNodeTemplate(t *testing.T) {
@@ -386,8 +384,7 @@ func TestRefusedNodeTemplate(t *testing.T) {
 	w.wantRest("old")
 }
 
-// A node template must not contain keys that Machinist itself sets on Nodes. If a template contains such a key, no
-// instance is created for the machine, and the Node of a running machine is not changed.
+// No instance is created for the machine, and the Node of a running machine is not changed.
 //
 // Rule: admitted-bad-object-harmless.
 func TestNodeTemplateWithReservedKeys(t *testing.T) {

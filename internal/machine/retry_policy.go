@@ -8,30 +8,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// retryPolicy defines how an error of the driver is reported and retried.
 type retryPolicy struct {
-	// reason is the reason of the condition.
 	reason string
 	// first and most are the minimum and the maximum backoff. If both are zero, the call is repeated only when the
-	// specification, the class or a Secret changes.
+	// spec, the class or a Secret changes.
 	first, most time.Duration
 }
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// isRejection reports whether the provider rejects the configuration. In this case, the machine does not fail, because
-// a replacement with the same configuration would also be rejected.
+// isRejection reports whether the provider rejects the configuration. The machine then does not fail, because a
+// replacement with the same configuration would also be rejected.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
-// createRetryPolicy returns the policy for a failed Create.
 func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
-		// An administrator may fix the cause in the cloud. The cause may be a policy, a missing image or terms that were not
+		// An administrator may fix the cause in the cloud, such as a policy, a missing image or terms that were not
 		// accepted. This changes no object in the cluster, so Create must be repeated.
 		return retryPolicy{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
 	case provider.Unimplemented:
-		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
+		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can support the request.
 	case provider.ResourceExhausted:
 		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}
 	case provider.Unauthenticated, provider.PermissionDenied:
@@ -57,7 +54,6 @@ func deleteRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// lookupRetryPolicy returns the policy for a failed Get. It always retries, too.
 func lookupRetryPolicy(code provider.Code) retryPolicy {
 	c := deleteRetryPolicy(code)
 	if c.reason == v1beta1.ReasonDeleteError {
@@ -67,9 +63,9 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 }
 
 // backoff returns the delay after the given number of consecutive failures, which is at least 1. The delay grows
-// exponentially from first to most. The delay is at least as long as the cloud has asked for. Up to a quarter of the
-// delay is added, because machines whose calls failed at the same time should repeat them at different times. With the
-// same seed, this addition is the same in each pass of a machine.
+// exponentially from first to most, and is at least as long as the cloud has asked for. Jitter of up to a quarter is
+// added, so that machines whose calls failed at the same time repeat them at different times. The jitter depends only
+// on the seed and the number of failures.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

@@ -45,7 +45,7 @@ func TestCreateRetryPolicies(t *testing.T) {
 	}
 }
 
-// Rule retry-policy-by-code: the provider guide describes what each code causes.
+// Rule: retry-policy-by-code.
 func TestProviderGuideDocumentsTheRetryPolicies(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {

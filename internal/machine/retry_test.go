@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// wantRefused fails the test unless the status shows that the provider rejects the machine's configuration.
 func (w *world) wantRefused(m *v1beta1.Machine) {
 	w.t.Helper()
 	w.wantPhase(m, v1beta1.MachinePending)
@@ -36,10 +35,9 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 	return 0, 0
 }
 
-// An administrator may fix the cause of a rejection in the cloud, which changes no object in the cluster. Create is
-// therefore repeated with increasing delays. In the meantime, the status always shows the rejection, even while an
-// attempt needs a new bootstrap token. The status must not show the machine as failed or starting, because its set
-// would then replace it or create more machines.
+// An administrator may fix the cause of a rejection in the cloud, which changes no object in the cluster. Until then,
+// the status always shows the rejection, even while an attempt needs a new bootstrap token. The MachineSet would
+// replace a machine with the status failed, and would create more machines beside one that is starting.
 //
 // Rules: rejected-configuration-retried-slowly, join-timeout-fails-machine.
 func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
@@ -83,7 +81,6 @@ func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 				}
 				want(t, "events of one rejection", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
 
-				// The policy is removed.
 				m := w.untilPhase("m", v1beta1.MachineRunning)
 				if o := m.Status.LastOperation; o.NextTryTime != nil || o.Attempts != 0 {
 					t.Errorf("lastOperation of a running machine is %+v", o)
@@ -97,7 +94,7 @@ func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An administrator has fixed the cause and exactly follows the advice of machinist why. The attempt must start at once.
+// An administrator has fixed the cause and follows the advice of machinist why.
 //
 // Rule: retry-annotation-tries-now.
 func TestRetryAnnotationTriesAtOnce(t *testing.T) {
@@ -122,7 +119,7 @@ func TestRetryAnnotationTriesAtOnce(t *testing.T) {
 					t.Fatalf("the annotation value %s does not cause a try", value)
 				}
 				within(t, "the wait after a requested try", wait, 10*time.Minute, 38*time.Minute)
-				w.wantQuiet("m") // One value causes one try.
+				w.wantQuiet("m") // Each value causes only one attempt.
 			}
 			w.follow("m", "1766")
 			w.reconcile("m")
@@ -133,7 +130,6 @@ func TestRetryAnnotationTriesAtOnce(t *testing.T) {
 	}
 }
 
-// follow executes the advice of machinist why for a machine that the provider rejects.
 func (w *world) follow(name, date string) {
 	w.t.Helper()
 	m := w.get(name)
@@ -157,7 +153,7 @@ func (w *world) follow(name, date string) {
 	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
 }
 
-// Rule retry-annotation-tries-now: the annotation works after any error.
+// Rule: retry-annotation-tries-now.
 func TestRetryAnnotationWorksAfterAnyError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -170,7 +166,7 @@ func TestRetryAnnotationWorksAfterAnyError(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// Rule rejected-configuration-retried-slowly: a rejected update is retried in the same way as a rejected creation.
+// Rule: rejected-configuration-retried-slowly.
 func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := changed(t, &answers{
@@ -190,8 +186,7 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: if an attempt is due but must wait for a slot, the status of the machine
-// does not change.
+// Rule: rejected-configuration-retried-slowly.
 func TestRefusedMachineThatWaitsForASlotStaysRefused(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)

@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Slots limits the number of creations that run in the cloud at the same time. Machines get slots in the order in which
-// they asked for them.
+// Slots limits the number of creations that run in the cloud at the same time. Machines get slots in the order of their
+// requests.
 type Slots interface {
-	// Acquire reports whether the Machine has a slot. If it has none, Acquire adds it to the queue.
+	// Acquire reports whether the Machine has a slot. Otherwise, it adds the Machine to the queue.
 	Acquire(machine types.NamespacedName) bool
 	// Occupy takes a slot for a creation that another process has started.
 	Occupy(machine types.NamespacedName)
@@ -27,7 +27,6 @@ type Slots interface {
 	Source() source.Source
 }
 
-// unlimited always has a free slot.
 type unlimited struct{}
 
 func (unlimited) Acquire(types.NamespacedName) bool { return true }
@@ -40,24 +39,23 @@ func (unlimited) Source() source.Source             { return nil }
 // so that no write is needed.
 const silentWait = 30 * time.Second
 
-// acquireSlot reports whether the Machine has a slot. If it has none, acquireSlot adds it to the queue.
 func (s *launchStep) acquireSlot() bool {
 	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
 }
 
-// awaitSlot waits until fewer creations run. While the machine waits, it does not fail. Its time to become a Node
-// starts when it gets the slot.
+// awaitSlot waits until fewer creations run. A waiting machine does not fail, because its time to become a Node starts
+// when it gets the slot.
 func (s *launchStep) awaitSlot() progress {
 	s.queued = true
 	s.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.", s.Slots.Limit()))
 	return onSlot
 }
 
-// waitSilently makes the launch wait. It reports this only after silentWait.
+// waitSilently makes the launch wait. The wait is reported only after silentWait.
 func (s *launchStep) waitSilently(message string) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || s.refusedByProvider() {
-		return // The failure of the last try is more useful.
+		return // The failure of the last attempt is more useful.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
 		since := s.now
@@ -76,7 +74,6 @@ func (s *launchStep) waitSilently(message string) {
 	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
 }
 
-// keepsSlot reports whether the Machine still needs its slot, or its position in the queue, after this pass.
 func (s *launchStep) keepsSlot() bool {
 	m := s.machine
 	if !m.DeletionTimestamp.IsZero() {

@@ -46,7 +46,6 @@ func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resol
 	return c.Classes.Resolve(ctx, m)
 }
 
-// wantEnqueued fails the test unless this machine is the only one in the queue.
 func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
 	w.t.Helper()
 	if queue.Len() != 1 {
@@ -91,13 +90,11 @@ func TestMachineWithoutASlotWaitsWithoutFailing(t *testing.T) {
 	w.cloud.Boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
-	w.step(4 * time.Minute) // The time of the machine began with its slot.
+	w.step(4 * time.Minute) // The machine's time to join began with its slot.
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
 }
 
-// When a creation ends for any reason, its slot is released.
-//
 // Rule: creations-in-flight-limited.
 func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	t.Parallel()
@@ -156,8 +153,6 @@ func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	}
 }
 
-// If a creation has failed, it needs no slot while it waits for the next attempt.
-//
 // Rule: creations-in-flight-limited.
 func TestFailedCreationReleasesItsSlot(t *testing.T) {
 	t.Parallel()

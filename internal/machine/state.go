@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// stateStore contains everything that a Reconciler remembers between passes. After a restart, this memory is lost. This
+// stateStore contains everything that a Reconciler remembers between passes. The loss of this memory in a restart
 // causes additional calls and waits for the settle time, but never wrong decisions.
 type stateStore struct {
-	// preserving contains a lock for each owner of preserved machines. The lock is held while these machines are counted
-	// and, if the limit allows it, another one is preserved.
+	// preserving contains a lock for each owner of preserved machines. The lock is held while these machines are
+	// counted and another one is preserved.
 	preserving keylock.Locks
 
 	mu       sync.Mutex
@@ -29,7 +29,7 @@ type stateStore struct {
 	// created contains the time at which the Create or Adopt of the recorded instance ended in this process, by the UID of
 	// the Machine. An entry is kept for as long as the cloud may fail to show the instance.
 	created map[types.UID]time.Time
-	// If created has reached the length sweepAt, old entries are removed.
+	// sweepAt is the length of created at which old entries are removed.
 	sweepAt int
 }
 
@@ -44,67 +44,58 @@ type machineState struct {
 	update       updateState
 }
 
-// launchState is about the creation of the instance and its bootstrap token.
 type launchState struct {
-	// ambiguousAt is the time of this process's last Create whose effect is unknown. ownToken is true if no other process
-	// can have created a bootstrap token for the Machine.
+	// ambiguousAt is the time of this process's last Create whose result is unknown.
 	ambiguousAt time.Time
-	// ownToken is true if no other process can have created a bootstrap token for the Machine. token is true if this
-	// process may have created one. Both fields become false when the token is deleted.
+	// ownToken is true if no other process can have created a bootstrap token for the Machine. The field token is true
+	// if this process may have created one. Both fields become false when the token is deleted.
 	ownToken, token bool
 	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token has not
 	// been checked yet.
 	extendTokenAt time.Time
-	// queuedSince is the time at which this process first found no free slot for the creation.
-	queuedSince time.Time
+	queuedSince   time.Time
 }
 
-// updateState is about an update in place.
 type updateState struct {
 	// begun is true if no other process can have requested an update since the instance was last up to date.
 	begun bool
-	// ambiguousAt is the time of this process's last update request that got no answer. ambiguous is the fingerprint of
-	// this request. The fingerprint is "" if there were several different requests.
+	// ambiguousAt is the time of this process's last update request that got no answer. The field ambiguous is the
+	// fingerprint of this request, or "" if there were several different requests.
 	ambiguousAt time.Time
 	ambiguous   string
 }
 
-// instanceState is about an instance that exists, or that should exist.
 type instanceState struct {
 	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there was no such
 	// answer, or if there is newer evidence that the instance exists.
 	missingSince time.Time
-	// deniedAt is the time at which the cloud last failed to confirm NotFound: it also answered NotFound for the
-	// witnesses, or did not answer for them. It becomes zero when something shows that the instance exists.
+	// deniedAt is the time at which the witnesses last did not confirm NotFound. It becomes zero when the instance is
+	// found.
 	deniedAt time.Time
 	// incomplete is true if the Node became Ready before the cloud showed the instance.
 	incomplete bool
 	// booted is the instance as the provider returned it when it was first seen running. It is nil when the status
 	// contains it.
-	booted *booted
-	// getFailures is the number of consecutive errors of the driver's Get.
+	booted      *booted
 	getFailures int32
-	// suspectID is the provider ID of an instance that may be missing, as another part of the process has reported.
+	// suspectID is the provider ID of an instance that another part of the process has reported as missing.
 	suspectID string
-	// polled is the last answer of the provider about interruptions.
-	polled polled
+	polled    polled
 	// checked is true if the provider has confirmed that the instance of an unhealthy Node still exists.
 	checked bool
 }
 
-// registrationState is about the Machine's Node.
 type registrationState struct {
-	// reportedConflict is the last Node for which an event was recorded because it has the Machine's provider ID but does
-	// not belong to the Machine.
+	// reportedConflict is the last conflicting Node for which an event was recorded.
 	reportedConflict types.UID
 	// otherID is a Node that is proven to belong to the Machine although it has another provider ID.
 	otherID types.UID
-	// reapplied counts the values that were set again on the Node because another client had changed them. It is nil if no
-	// value was set again.
+	// reapplied counts the values that were set again on the Node because another client had changed them.
 	reapplied *reapplications
 	// tainted is the Node that got the taint of an old revision. It is "" if there is none.
 	tainted types.UID
-	// applied is the node template that was applied to the Node. It is nil when the status contains it. It is immutable.
+	// applied is the node template that was applied to the Node. It is nil when the status contains it. The value is
+	// immutable.
 	applied *v1beta1.AppliedNodeTemplate
 }
 
@@ -124,23 +115,22 @@ type teardownState struct {
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is the corresponding time for calls that are made after the instance is gone.
 	cleanupFailsSince time.Time
-	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. failingSince
-	// is the time at which that deletion began to fail. It is zero if that deletion does not fail.
+	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. The field
+	// failingSince is the time at which that deletion began to fail, or zero if it does not fail.
 	forcedSince, failingSince time.Time
-	// The field found contains an instance that was created or found while its Machine was being deleted, and that could
-	// not be recorded. It is immutable.
-	found *provider.Instance
-	// drainReport is the last report of a drain that was written to the status.
+	// The field found contains an instance that was found during the deletion and could not be recorded. The value is
+	// immutable.
+	found       *provider.Instance
 	drainReport drainReport
 }
 
-// storedState is the compact form of a machineState. There may be thousands of running Machines. For each of them, the
-// compact form needs a tenth of the memory.
+// storedState is the compact form of a machineState. There may be thousands of running Machines, and the compact form
+// needs a tenth of the memory.
 type storedState struct {
 	uid types.UID
 	// created is the creation time of the Machine in seconds since 1970.
 	created int64
-	// full is the complete state. It is nil if the other fields contain the complete state. It is immutable.
+	// full is the complete state, or nil if the other fields contain the complete state. The value is immutable.
 	full *machineState
 }
 
@@ -165,8 +155,8 @@ func newStateStore() *stateStore {
 		created:  map[types.UID]time.Time{}}
 }
 
-// leadingSince returns the time of the first pass of this process. At that time, the process became the leader. The
-// process may have been started much earlier, because it may wait for days until it becomes the leader.
+// leadingSince returns the time of the first pass of this process, when it became the leader. A process may wait for
+// days until it becomes the leader.
 func (m *stateStore) leadingSince(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,8 +175,8 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	return machineState{}
 }
 
-// update changes what is remembered of a Machine. The caller may pass a Machine that no longer exists. If a newer
-// Machine with the same name exists, the state of the newer one is not changed.
+// update changes what is remembered of a Machine. The Machine may no longer exist. The state of a newer Machine with
+// the same name is not changed.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
 	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
 	m.mu.Lock()
@@ -231,26 +221,24 @@ func (m *stateStore) forget(machine types.NamespacedName) {
 	delete(m.machines, machine)
 }
 
-// noteCreated records the time at which the instance of a Machine was created or adopted. It also removes old records.
 func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.created[machine.UID] = at
-	if len(m.created) >= m.sweepAt { // Not at each creation, because many machines may be created at once.
+	if len(m.created) >= m.sweepAt { // Many machines may be created at once, so do not do this each time.
 		maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
 		m.sweepAt = 2*len(m.created) + 16
 	}
 }
 
-// createdAt returns the time that noteCreated has recorded, or zero if there is no record.
 func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.created[machine.UID]
 }
 
-// beginAdoption reports whether the Machine may adopt its instance now. It returns false while another Machine is
-// adopting the same instance. If it returns true, no other Machine may adopt the instance until endAdoption is called.
+// beginAdoption reports whether the Machine may adopt its instance now. While it adopts the instance, no other Machine
+// may do so until endAdoption is called.
 func (m *stateStore) beginAdoption(machine *v1beta1.Machine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,7 +257,6 @@ func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 
 // polled is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
 type polled struct {
-	// providerID is the provider ID of the instance.
 	providerID string
 	// reason becomes the reason of the condition InterruptionNotice. It is "" if no interruption was announced.
 	reason string

@@ -17,8 +17,7 @@ import (
 )
 
 // setCondition sets a condition of the Machine. It reports whether the status or the reason of the condition changed,
-// because the caller may record an event for this. If only the message changed, the message is written, but the result
-// is false.
+// because the caller may record an event for this.
 func (p *pass) setCondition(kind string, status bool, reason, message string) (transition bool) {
 	message = wording.Truncate(message, maxMessage)
 	value := metav1.ConditionFalse
@@ -49,7 +48,7 @@ func (p *pass) endPause() {
 func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string,
 	code provider.Code) {
 	if kind == v1beta1.OperationDelete && p.machine.Retrying() && p.machine.DeletionTimestamp.IsZero() {
-		return // The last operation stays the failed creation, with the time of its next try.
+		return // The last operation is still the failed creation.
 	}
 	if code == provider.OK {
 		code = ""
@@ -66,7 +65,7 @@ func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationStat
 }
 
 // operationBegan returns the time at which the last operation was recorded. If another client has removed this time, or
-// has replaced it with a time far in the future, it is set to the current time.
+// has moved it far into the future, it is set to the current time.
 func (p *pass) operationBegan() time.Time {
 	last := p.machine.Status.LastOperation
 	if last == nil {
@@ -82,7 +81,6 @@ func (p *pass) operationBegan() time.Time {
 // future.
 const furthestAhead = time.Hour
 
-// failuresOf returns the number of consecutive failures of the operation.
 func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
 		return last.Attempts
@@ -90,7 +88,7 @@ func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	return 0
 }
 
-// increment returns count+1. It avoids an overflow, because any client may have written the number in the status.
+// increment returns count+1 without an overflow, because any client may have written the number in the status.
 func increment(count int32) int32 {
 	if count == math.MaxInt32 {
 		return count
@@ -98,7 +96,6 @@ func increment(count int32) int32 {
 	return max(count, 0) + 1
 }
 
-// markRunning sets the phase of the Machine to Running, or to Available if there is no target cluster.
 func (p *pass) markRunning() {
 	phase, note, operation := v1beta1.MachineRunning, "The machine is a Ready node.", p.trace.operation
 	if p.Target == nil {
@@ -113,7 +110,7 @@ func (p *pass) markRunning() {
 	if !p.hasRun() {
 		p.trace.finished = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
-			p.phaseEnded(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced joined before.
+			p.phaseEnded(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced has joined before.
 		}
 		if p.hadTrouble() {
 			p.note(string(phase), "Launch", note)
@@ -123,14 +120,13 @@ func (p *pass) markRunning() {
 	m.Status.Phase = phase
 }
 
-// hadTrouble reports whether errors occurred during the launch. If there were none, no event is recorded: the Machine
-// itself shows that it runs and when it started, and a fleet that starts causes many events anyway.
+// hadTrouble reports whether errors occurred during the launch. Without errors, no event is recorded, because a fleet
+// that starts causes many events anyway.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
 		p.failuresOf(v1beta1.OperationCreate) > 0
 }
 
-// fail makes the Machine Failed.
 func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m := p.machine
 	message = wording.Truncate(message, maxMessage)
@@ -147,8 +143,8 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m.Status.LastOperation.Attempts, m.Status.LastOperation.NextTryTime = attempts, retry
 }
 
-// hasRun reports whether the Machine was a usable Node before and has not failed since then. If so, its time limit for
-// becoming a Node no longer applies.
+// hasRun reports whether the Machine was a usable Node before and has not failed since then. Its time limit for
+// becoming a Node then no longer applies.
 func (p *pass) hasRun() bool {
 	switch p.machine.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
@@ -160,8 +156,8 @@ func (p *pass) hasRun() bool {
 }
 
 // failAfterTimeout sets the phase of the Machine to Failed if the Machine has not become Running within its creation
-// timeout. Before the end of the timeout, it requeues the Machine for that time. cause is the error of the launch, or
-// nil.
+// timeout. Before that, it requeues the Machine for the end of the timeout. The argument cause is the error of the
+// launch, or nil.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {
@@ -190,22 +186,20 @@ func (p *pass) failAfterTimeout(cause error) {
 	}
 }
 
-// recordVanished records that the instance no longer exists, as the provider reports.
 func (s *instanceStep) recordVanished() {
 	const message = "The provider reports that the instance is gone."
 	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
 	s.fail(v1beta1.FailureInstanceVanished, message)
 }
 
-// The following constants are reasons of events on a Machine. Conditions and failures have other reasons, which are
-// also used for events. If a launch had errors, the final phase, Running or Available, is used as a reason too.
+// These constants are reasons of events on a Machine. The reasons of conditions and failures are also used for events.
+// After a launch with errors, the phase Running or Available is a reason too.
 const (
 	// reasonUpdated is the reason if the instance was updated in place, by the provider or by the agent on the node.
 	reasonUpdated = "Updated"
 
 	// reasonDeleted is the reason if the instance is gone and the Machine is deleted. The message names what may remain.
-	reasonDeleted = "Deleted"
-	// reasonInstanceLeft is the reason if a force-deleted Machine is deleted although its instance may remain.
+	reasonDeleted      = "Deleted"
 	reasonInstanceLeft = "InstanceLeft"
 )
 
@@ -221,8 +215,8 @@ func (p *pass) warn(reason, action, message string) {
 // message.
 const maxMessage = 4096
 
-// dropCondition removes a condition. If the condition is not in the list, the list stays the same. For a list without
-// the condition, meta.RemoveStatusCondition would create a new list.
+// dropCondition removes a condition. If there is no such condition, the list stays the same, whereas
+// meta.RemoveStatusCondition would create a new list.
 func dropCondition(conditions *[]metav1.Condition, kind string) {
 	if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
@@ -230,12 +224,12 @@ func dropCondition(conditions *[]metav1.Condition, kind string) {
 }
 
 // A merge patch is computed from the JSON of both objects. A request changes either the status of a Machine or
-// everything else. The part that does not change is therefore left out of the comparison.
+// everything else, so only that part is compared.
 type (
 	// statusOnly is a patch of the status. It fails with a conflict if the Machine has changed since it was read.
 	statusOnly struct{ before *v1beta1.Machine }
-	// withoutStatus is a patch of everything except the status. Like statusOnly, it fails with a conflict if the Machine
-	// has changed since it was read.
+	// withoutStatus is a patch of everything except the status. It fails with a conflict if the Machine has changed
+	// since it was read.
 	withoutStatus struct{ before *v1beta1.Machine }
 )
 

@@ -26,7 +26,6 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	}
 }
 
-// fillConditions adds conditions of other clients until the limit is reached.
 func fillConditions(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
@@ -36,8 +35,7 @@ func fillConditions(s *v1beta1.MachineStatus) {
 	}
 }
 
-// The API server allows 32 conditions. If other clients could use up this limit, the API server would reject each write
-// of the status.
+// The API server rejects a status with more than 32 conditions.
 //
 // Rule: own-conditions-have-space.
 func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// teardownStep deletes the instance of a Machine and everything that belongs to it. It is used for the deletion of the
-// Machine and for the replacement of the instance.
+// teardownStep deletes the instance of a Machine and everything that belongs to it. It runs when the Machine is deleted
+// and when the instance is replaced.
 type teardownStep struct {
 	*pass
 	// notOurs is true if the deleted Machine never added its tags to the instance. The instance stays unchanged.
@@ -66,15 +66,15 @@ func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// secretBackstop is the time after which a Machine that waits for a Secret is reconciled even without an event. Events
-// of the Secret are mapped to Machines through their class, and the class may be gone.
+// secretBackstop is how long a Machine waits for an event of a Secret before it is reconciled again. Events of the
+// Secret are mapped to Machines through their class, and the class may be gone.
 const secretBackstop = 5 * time.Minute
 
-// deleting reports what the deletion waits for. It is also used for an update that drains the node or replaces the
-// instance.
+// deleting reports what the deletion waits for. For an update that drains the node or replaces the instance, it reports
+// what the update waits for.
 func (s *teardownStep) deleting(reason, message string) {
 	if s.interruption.interrupting {
-		return // The condition InterruptionNotice keeps the Machine from being Ready, and Drained reports the progress.
+		return // InterruptionNotice explains why the Machine is not Ready, and Drained reports the progress.
 	}
 	if s.machine.DeletionTimestamp.IsZero() {
 		s.update.updateWaits(reason, message)
@@ -110,8 +110,8 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 	return strings.Join(names, ", ")
 }
 
-// findNode finds the Node. Before it concludes that there is no Node, it reads from the API server, because the Node
-// may have registered a moment ago and may already have pods.
+// findNode finds the Node. The Node may have registered a moment ago and may already have pods. Therefore, only the API
+// server can confirm that there is no Node.
 func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	if s.Target == nil || s.notOurs {
 		return next, nil
@@ -127,7 +127,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		case len(found.claimants) > 0:
 			return s.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
-			return next, nil // The Node belongs to another machine, or it is not known to which.
+			return next, nil // The Node belongs to another machine, or its machine is unknown.
 		case found.node != nil || found.otherID != nil:
 			s.node = cmp.Or(found.node, found.otherID)
 			return next, nil
@@ -162,11 +162,10 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// chooseClaimant is called if several Nodes have the provider ID of the machine. It chooses the Node that is drained
-// and deleted with the machine. An instance has only one kubelet. If the host of an instance was renamed, its old Node
-// remains, but no kubelet updates the status of the old Node. Therefore, the Node whose kubelet still updates the
-// status is chosen. If there is no such Node, the newest Node is chosen. If several kubelets still update their Nodes,
-// each of these Nodes may run pods. An administrator then has to decide which Node is wrong.
+// chooseClaimant chooses the Node that is drained and deleted with the machine if several Nodes have its provider ID.
+// After a rename of the host, the old Node remains, but its kubelet no longer updates its status. Therefore, a Node
+// whose kubelet updates its status is preferred to the newest Node. If several kubelets update their Nodes, each of
+// them may run pods. An administrator then has to decide which Node is wrong.
 func (s *teardownStep) chooseClaimant(found candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -181,8 +180,8 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 	}
 	if reporting > 1 && !s.forced() && !s.instanceGone {
 		message := found.conflict +
-			" More than one of their kubelets reports. Delete the wrong Node, or annotate the machine with " +
-			v1beta1.AnnotationForceDelete + "."
+			" More than one of these Nodes has a running kubelet. Delete the wrong Node, or annotate the machine " +
+			"with " + v1beta1.AnnotationForceDelete + "."
 		before := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionDeleting)
 		s.deleting(v1beta1.ReasonNodeConflict, message)
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
@@ -203,10 +202,9 @@ const (
 )
 
 // targetUnreachable stops the deletion. Without the target cluster, the controller does not know which pods the
-// deletion would kill. A force-deletion continues: it deletes the instance anyway. Afterwards, it tries to clean up the
-// target cluster, and gives up after cleanupPatience. The deletion of a machine that never had a Node continues as
-// well, but only if the API server confirms that there is no Node. In that case, other calls to the target cluster have
-// failed for longer than targetPatience.
+// deletion would kill. A force-deletion deletes the instance anyway, and then tries to clean up the target cluster
+// until cleanupPatience is over. If a machine never had a Node, its deletion continues after targetPatience, but only
+// if the API server confirms that there is no Node.
 func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if s.leftBehind || s.forced() && !s.instanceGone {
 		return next, nil
@@ -226,8 +224,8 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 }
 
 // targetFailsSince returns the time at which the current series of failed calls to the target cluster began. If there
-// is no series, a new one begins now. Failures before the instance is gone and failures afterwards are separate series.
-// When an outage ends, the series ends too. A failed call after that is the first failure of a new series.
+// is no series, a new one begins now. Failures before and after the deletion of the instance are separate series. A
+// series ends with an outage.
 func (s *teardownStep) targetFailsSince() (since time.Time) {
 	s.states.update(s.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
@@ -242,8 +240,8 @@ func (s *teardownStep) targetFailsSince() (since time.Time) {
 	return since
 }
 
-// neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing: the
-// machine may have joined although this process cannot read the Node.
+// neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing,
+// because the machine may have joined although this process cannot read the Node.
 func (s *teardownStep) neverJoined(ctx context.Context) bool {
 	if s.machine.Status.NodeRef != nil || s.node != nil {
 		return false
@@ -257,8 +255,6 @@ func (s *teardownStep) forced() bool {
 	return force
 }
 
-// resolve reads the credentials and the class for the deletion of the instance. If something is missing, it reports
-// this.
 func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
@@ -274,7 +270,6 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 	return inputs, next, nil
 }
 
-// deleteInstance calls Delete in each pass until the instance is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	if s.notOurs && createdWithProviderID(s.machine) || s.neverCreated() || s.instanceLeft {
 		return next, nil
@@ -313,11 +308,10 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	return s.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
 }
 
-// neverLaunched reports whether it is certain that no instance was ever requested. This is certain under three
-// conditions: no instance is recorded, this process has sent no Create with an unknown result, and there is no provider
-// that could be asked. If no provider is known, the class does not exist. If a Machine had been launched from the
-// class, a finalizer would protect the class. The class is read from the API server, because a new class may be missing
-// from the cache.
+// neverLaunched reports whether it is certain that no instance was ever requested. No instance is recorded, this
+// process has sent no Create with an unknown result, and no provider is known. A finalizer protects the class of a
+// launched Machine, so without a class there was no launch. The class is read from the API server, because a new class
+// may be missing from the cache.
 func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
@@ -340,8 +334,8 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 	return false, errStale
 }
 
-// awaitSettleTime is used if no instance was ever recorded. It waits until the cloud would show the instance of any
-// earlier Create: two reads must find nothing, and the time between them must be at least CreateSettle.
+// awaitSettleTime waits until the cloud would show the instance of any earlier Create. Two reads must find nothing, and
+// the time between them must be at least CreateSettle.
 func (s *teardownStep) awaitSettleTime(message string) progress {
 	since := s.nothingToDeleteSince()
 	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)
@@ -361,7 +355,6 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 	return before != reason
 }
 
-// deleteFailed records an error of Delete and the time of the next attempt.
 func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
 	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
@@ -421,7 +414,7 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	s.forget(client.ObjectKeyFromObject(s.machine))
 	s.states.update(s.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {
-		return next, nil // An earlier pass removed the finalizer and reported it. The cache lagged behind.
+		return next, nil // An earlier pass removed the finalizer, and the cache was outdated.
 	}
 	s.phaseEnded(phaseTermination, s.terminationBegan())
 	s.observeSpans()

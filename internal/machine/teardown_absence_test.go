@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// If a machine is deleted right after its creation, no instance remains, even though Delete returns Gone while the
-// cloud does not show the instance.
+// Delete returns Gone while the cloud does not show the instance.
 //
 // Rules: finalizer-after-instance, gone-is-confirmed.
 func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
@@ -63,8 +62,8 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-// The deletion of an old machine does not have to wait. If the cloud accepts the deletion, no confirmation is needed.
-// If Delete returns Gone at once, this is confirmed at once.
+// If the cloud accepts the deletion, no confirmation is needed. If Delete returns Gone at once, this is confirmed at
+// once.
 //
 // Rules: deletion-order, gone-is-confirmed.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
@@ -113,8 +112,6 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 	})
 }
 
-// While the cloud still lists a deleted instance, the Machine stays in Deleting and is requeued with backoff.
-//
 // Rule: gone-is-confirmed.
 func TestDeletionWaitsWhileTheCloudStillShowsTheInstance(t *testing.T) {
 	t.Parallel()
@@ -133,8 +130,7 @@ func TestDeletionWaitsWhileTheCloudStillShowsTheInstance(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If the reads of a cloud are outdated, the cloud still shows the old instance while the new one is created. The
-// machine nevertheless has only one instance at a time, and the old instance is not mistaken for the new one.
+// The cloud still shows the old instance while the new one is created. The machine has only one instance at a time.
 //
 // Rules: replacement-deletes-first, old-instance-not-taken-for-new.
 func TestAReplacementInALaggingCloud(t *testing.T) {
@@ -182,8 +178,7 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 	}
 }
 
-// If a machine is deleted during its replacement, the new instance is deleted too. This also applies while the cloud
-// still shows the old instance with the same tags.
+// The new instance is deleted too, even while the cloud still shows the old instance with the same tags.
 //
 // Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {

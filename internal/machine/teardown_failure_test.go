@@ -11,8 +11,6 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// A failed machine keeps its failure reason during its deletion, even if the deletion takes long.
-//
 // Rules: failure-reason-kept, what-counts-as-disrupted.
 func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
 	t.Parallel()

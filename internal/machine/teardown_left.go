@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. During this time,
-// it is normal that a cloud still detaches volumes and network interfaces.
+// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. Until then, it is
+// normal that a cloud still detaches volumes and network interfaces.
 const leftNamedAfter = 3 * time.Minute
 
 // reportRemoving reports that the provider is deleting the instance. After leftNamedAfter, it also reports what remains

@@ -78,8 +78,6 @@ func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 	}
 }
 
-// The deletion of an instance does not end before the instance is gone.
-//
 // Rules: finalizer-after-instance, deletion-never-gives-up.
 func TestErrorsOfDelete(t *testing.T) {
 	t.Parallel()
@@ -159,8 +157,7 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If the class of a machine never existed, no instance was ever requested for the machine, and no provider could delete
-// one.
+// If the class of a machine never existed, no instance was ever requested.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestMachineWithoutAClassIsDeletedAtOnce(t *testing.T) {
@@ -175,8 +172,8 @@ func TestMachineWithoutAClassIsDeletedAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If no instance was recorded, the cloud may still show one later. Two checks must find nothing, and the time between
-// them must be at least the settle time.
+// The cloud may still show an instance later. Two checks must find nothing, and the time between them must be at least
+// the settle time.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
@@ -241,7 +238,7 @@ func TestDeletionDuringCreate(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Even if a clock is moved by days in either direction, no machine fails, loops or gets a second instance.
+// A clock that is moved by days must not cause a failure, a busy loop or a second instance.
 func TestClockJumpsAreHarmless(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -395,7 +392,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 	})
 }
 
-// refuseNodes returns an error for each request of the given verb for Nodes. For a read, refuse gets the verb "".
+// refuseNodes returns an error for each request of the given verb for Nodes. The verb of a read is "".
 func (w *world) refuseNodes(verb string) {
 	w.refuse = func(v string, o runtime.Object) error {
 		switch o.(type) {
@@ -427,8 +424,6 @@ func TestTokensOfMachinesThatNeverRanAreDeletedWithThem(t *testing.T) {
 	}
 }
 
-// Finalizers of others stay.
-//
 // Rule: finalizer-after-instance.
 func TestFinalizersOfOthersStay(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func newWorldWithAToken(t *testing.T) *world {
 	return w
 }
 
-// Rule token-deleted-when-running: if a machine did not join in time, it can no longer join.
+// Rule token-deleted-when-running: a machine that did not join in time can no longer join.
 func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorldWithAToken(t)
@@ -37,8 +37,7 @@ func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	}
 }
 
-// Another client may write to the status that a machine runs, although the machine has not joined yet. When its Node
-// becomes Ready, the token is still deleted.
+// Another client may write to the status that a machine runs, although the machine has not joined yet.
 //
 // Rule: token-deleted-when-running.
 func TestTokenIsDeletedIfAForgedPhaseClaimsThatTheMachineRan(t *testing.T) {
@@ -54,7 +53,7 @@ func TestTokenIsDeletedIfAForgedPhaseClaimsThatTheMachineRan(t *testing.T) {
 }
 
 // Anyone who can read the user data of an instance can join with its token. The token is therefore valid for only some
-// hours, even if the machine has more time to join. It is extended for as long as the machine may still join.
+// hours, even if the machine has more time to join.
 //
 // Rule: token-extended-before-expiry.
 func TestTokenIsExtendedWhileTheMachineMayJoin(t *testing.T) {
@@ -100,8 +99,8 @@ func TestTokenIsExtendedWhileTheMachineMayJoin(t *testing.T) {
 	}
 }
 
-// The kubeconfig of the target cluster may be created after the provider's process has started. If an instance were
-// created earlier, it could never find the cluster.
+// The kubeconfig of the target cluster may be created after the provider's process has started. An instance that was
+// created earlier could never find the cluster.
 //
 // Rule: kubeconfig-file-awaited.
 func TestNoInstanceIsCreatedBeforeTheTargetEndpointIsKnown(t *testing.T) {

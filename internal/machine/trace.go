@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// The following constants are the names of the spans for the steps of an operation.
+// These constants are the names of the spans for the steps of an operation.
 const (
 	stepLaunch     = "launch"
 	stepBoot       = "boot"
@@ -26,7 +26,6 @@ const (
 	stepRemove     = "remove"
 )
 
-// codeNeverRan is the code of a creation that ended because its Machine was deleted.
 const codeNeverRan = "Canceled"
 
 // traceStep adds the operations, steps and waits that have ended in this pass to the trace. It does not affect the
@@ -37,11 +36,9 @@ type traceStep struct {
 	// of the pass.
 	operation tracing.Operation
 	at        string
-	// finished is the operation that has ended because the Machine runs.
-	finished tracing.Operation
+	finished  tracing.Operation
 }
 
-// beginPass returns a context that traces the calls to the cloud.
 func (s *traceStep) beginPass(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
@@ -52,7 +49,6 @@ func (s *traceStep) beginPass(ctx context.Context) context.Context {
 
 func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
 
-// operationOf returns the current operation on the Machine, or the zero value if there is none.
 func (s *traceStep) operationOf() tracing.Operation {
 	m := s.machine
 	changed := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -74,8 +70,8 @@ func (s *traceStep) operationOf() tracing.Operation {
 }
 
 // isReplacement reports whether the Machine ran on another instance before. When the new instance runs, the status no
-// longer shows whether the old instance failed because of a lack of capacity. The process remembers this only for its
-// own actions.
+// longer shows whether the old instance failed for lack of capacity. The process remembers this only for its own
+// actions.
 func (s *traceStep) isReplacement() bool {
 	m := s.machine
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
@@ -85,7 +81,6 @@ func (s *traceStep) isReplacement() bool {
 	return !known.retried
 }
 
-// stepOf returns the name of the current step, to which calls to the cloud are added.
 func (s *traceStep) stepOf() string {
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero(), s.machine.Replacing():
@@ -98,8 +93,6 @@ func (s *traceStep) stepOf() string {
 	return stepLaunch
 }
 
-// traceUpdate returns a context that traces the call of Update. It is called even before it is known whether an update
-// is needed.
 func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
@@ -108,7 +101,7 @@ func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// statusWritten is called after each write of the status. It reports what has ended.
+// statusWritten must be called after each write of the status. It reports what has ended.
 func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
@@ -128,14 +121,13 @@ func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	}
 }
 
-// replacing reports whether the status shows that the instance is being replaced.
 func replacing(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonReplacing
 }
 
-// reportWait is called after each write of the status. If the Machine has stopped waiting for something, it reports how
-// long the wait took.
+// reportWait must be called after each write of the status. If the Machine has stopped waiting for something,
+// reportWait reports how long the wait took.
 func (s *traceStep) reportWait(before *v1beta1.Machine) {
 	was, is, now := waitsFor(before), waitsFor(s.machine), s.Clock.Now()
 	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
@@ -151,7 +143,7 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 		}
 		step := s.at
 		if step == stepRemove {
-			step = "" // The wait continues in several steps.
+			step = "" // The wait may continue in another step.
 		}
 		s.Tracer.Report(s.operation, step, s.about(),
 			tracing.Span{Name: "wait " + was.Reason, Start: since, End: now, Reason: was.Reason})
@@ -164,8 +156,8 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition that shows what the Machine waits for. This is Ready. During a drain, it is Drained,
-// which contains more details. It returns nil if the Machine waits for nothing.
+// waitsFor returns the condition that shows what the Machine waits for, or nil if it waits for nothing. This is usually
+// Ready. During a drain, it is Drained, which contains more details.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -188,7 +180,7 @@ func (s *traceStep) reportFinished() {
 	start := m.CreationTimestamp.Time
 	steps := stepSequence{at: start, end: now}
 	if s.finished == tracing.Replace(m.UID, m.LaunchAttempt()) {
-		// If the operation is a replacement, its first steps were already reported when the old instance disappeared.
+		// The first steps of a replacement were already reported when the old instance disappeared.
 		start, steps.at = known.replaceBegan, known.launchBegan
 		if start.IsZero() {
 			start, steps.at = launched, launched
@@ -236,15 +228,14 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
 }
 
-// noteRetry records that another instance is created because the last one failed for lack of capacity.
 func (s *traceStep) noteRetry() {
 	if s.Tracer.On() {
 		s.traces.update(s.machine, func(t *traceState) { t.retried = true })
 	}
 }
 
-// deletionDone reports a completed deletion. If the deletion ended the creation of the Machine, it also reports the
-// creation.
+// deletionDone reports a completed deletion. If the deletion ended the creation of the Machine, the creation is
+// reported too.
 func (s *traceStep) deletionDone() {
 	if !s.Tracer.On() {
 		return
@@ -273,7 +264,6 @@ func (s *traceStep) deletionDone() {
 	s.traces.forget(s.key())
 }
 
-// neverRan reports whether a Machine that is being deleted has never been a usable Node.
 func (s *traceStep) neverRan() bool {
 	m := s.machine
 	if s.Target == nil {
@@ -283,7 +273,6 @@ func (s *traceStep) neverRan() bool {
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
 }
 
-// teardownSteps returns spans for the steps that have deleted an instance.
 func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	steps := stepSequence{at: began, end: ended}
 	for _, step := range []struct{ name, kind string }{
@@ -299,7 +288,7 @@ func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	return steps.spans
 }
 
-// stepSequence builds spans without gaps between them, even if their times come from different clocks.
+// stepSequence builds spans without gaps, even if their times come from different clocks.
 type stepSequence struct {
 	at, end time.Time
 	spans   []tracing.Span
@@ -317,22 +306,19 @@ func (l *stepSequence) until(name string, end time.Time) {
 }
 
 // traceState is what the process remembers of a Machine for its trace. The rest comes from the status of the Machine.
-// Losing it makes times less exact.
+// Without this state, times are less exact.
 type traceState struct {
-	uid types.UID
-	// launched is the time at which the Machine's instance was recorded.
+	uid      types.UID
 	launched time.Time
 	// reason explains why the Machine waits. The field since contains the time at which this wait began.
 	reason string
 	since  time.Time
-	// replaceBegan is the time at which the replacement of the instance began. launchBegan is the time at which the old
-	// instance was gone.
+	// replaceBegan is the time at which the replacement of the instance began. The field launchBegan is the time at
+	// which the old instance was gone.
 	replaceBegan, launchBegan time.Time
-	// retried is true if the instance failed for lack of capacity and another one is tried.
-	retried bool
+	retried                   bool
 }
 
-// traceStates contains the traceState of each Machine. It is empty if tracing is off.
 type traceStates struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]traceState

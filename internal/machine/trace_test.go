@@ -42,8 +42,8 @@ func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp
 	}
 }
 
-// completeTrace returns the trace of an operation. It fails the test if the trace is not complete, or if its steps do
-// not cover the whole time of the operation.
+// completeTrace returns the trace of an operation. It fails the test if the steps of the trace do not cover the whole
+// time of the operation.
 func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	t.Helper()
 	trace := otlp.Of(spans, o.TraceID().String())
@@ -56,7 +56,6 @@ func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Tr
 	return trace
 }
 
-// children returns the names of the spans directly below the root, ordered by their start.
 func children(trace otlp.Trace) (names []string) {
 	for _, root := range trace.Roots() {
 		for _, s := range trace {
@@ -68,7 +67,6 @@ func children(trace otlp.Trace) (names []string) {
 	return names
 }
 
-// roots returns the number of spans with this name that have no parent.
 func roots(spans []otlp.Span, name string) (n int) {
 	for _, s := range spans {
 		if s.Name == name && s.Parent == "" {
@@ -80,7 +78,7 @@ func roots(spans []otlp.Span, name string) (n int) {
 
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 //
-// Even if the cloud returns errors and the process is restarted, the creation is a single trace.
+// The cloud returns errors and the process is restarted.
 func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot = 40 * time.Second
@@ -147,7 +145,7 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 
 // Rules: traces-explain-the-time.
 //
-// The replacement has its own trace. It is linked to the trace of the update that caused it.
+// The replacement has its own trace, which is linked to the trace of the update that caused it.
 func TestAReplacementIsATrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 30*time.Second, 20*time.Second
@@ -205,7 +203,7 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 
 // Rules: trace-ids-follow-from-uid, late-lack-of-capacity.
 //
-// If an instance failed for lack of capacity, the next attempt is not a replacement, but belongs to the same creation.
+// After a failure for lack of capacity, the next attempt is not a replacement.
 func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 20*time.Second, time.Second
@@ -225,7 +223,6 @@ func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
 	}
 }
 
-// The log lines of an operation contain the ID of its trace.
 func TestLogLinesNameTheTrace(t *testing.T) {
 	w, spans := traced(t)
 	var lines []string
@@ -233,7 +230,6 @@ func TestLogLinesNameTheTrace(t *testing.T) {
 	m := w.createMachine("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
 	w.options.Live = w.api
-	// Another client changes the machine during the pass. The process writes a log line about this.
 	w.cloud.Around = func(_ string, f func() error) error {
 		w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, "example.com/changed", "") })
 		return f()

@@ -16,15 +16,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// updateStep updates the instance if the specification of the Machine has changed.
 type updateStep struct {
 	*pass
 	// waitsFor describes what an update waits for if the update takes the node out of service.
 	waitsFor *metav1.Condition
 }
 
-// run updates the instance to the specification. If the provider cannot update the instance in place, run replaces the
-// instance of the same Machine. The author of a change does not have to know which of the two is possible.
+// run updates the instance to the spec. If the provider cannot update the instance in place, run replaces the instance
+// of the same Machine. The author of a change does not have to know which of the two is possible.
 func (s *updateStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
@@ -37,7 +36,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return s.replace(ctx)
 	}
 	if m.Status.Applied == nil {
-		return next, nil // There is nothing to compare with: the instance was launched by a version that did not record it.
+		return next, nil // An older version launched the instance without recording its configuration.
 	}
 	if why := s.unsupportedSchema(m); why != "" {
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
@@ -85,8 +84,8 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	return s.updateInstance(ctx, inputs, wanted, fingerprint, false)
 }
 
-// unchanged reports whether the specification still equals the recorded one. It does not read the class, because a
-// class never changes.
+// unchanged reports whether the spec still equals the recorded one. The class is not read, because a class never
+// changes.
 func (s *updateStep) unchanged() bool {
 	applied, spec := s.machine.Status.Applied, s.machine.Spec
 	if applied.Version != spec.Version {
@@ -99,20 +98,18 @@ func (s *updateStep) unchanged() bool {
 		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
-// recordUpToDate records that the instance matches the specification. It also ends the drain for an update.
 func (s *updateStep) recordUpToDate() {
 	s.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
 	s.drain.end()
 }
 
-// appliedOf returns the record for an instance that is created from these inputs.
 func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
 		Version: m.Spec.Version}
 }
 
-// updateInstance calls Update. If the update needs a drained node, it drains the node first and then calls Update
-// again.
+// updateInstance calls Update. If the update needs a drained node, updateInstance drains the node first and then calls
+// Update again.
 func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus,
 	fingerprint string, drained bool) (progress, error) {
 	m := s.machine
@@ -185,7 +182,8 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		return next, nil
 	case provider.UpdateNeedsDrain:
 		if drained {
-			s.recordUpdateFailure(provider.Errorf(provider.Internal, "the driver asked for a drain of a node that is drained"), fingerprint)
+			s.recordUpdateFailure(provider.Errorf(provider.Internal,
+				"the driver requested a drain, but the node is already drained"), fingerprint)
 			return next, nil
 		}
 		for _, step := range []func(context.Context) (progress, error){s.teardown.findNode, s.drain.run} {
@@ -194,7 +192,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 				return onError, err
 			}
 			if proceed != next {
-				return next, nil // The drain takes time. Meanwhile, the node is observed as usual.
+				return next, nil // The node is observed as usual during the drain.
 			}
 		}
 		return s.updateInstance(ctx, inputs, wanted, fingerprint, true)
@@ -232,7 +230,6 @@ func (s *updateStep) refuseUpdate(reason, fingerprint string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
 }
 
-// reportUpdating reports that an update in place is in progress, or that it takes too long.
 func (s *updateStep) reportUpdating(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
 	started := s.operationBegan()
@@ -247,27 +244,26 @@ func (s *updateStep) reportUpdating(message string) {
 	s.requeueIn(pollInterval(s.now.Sub(started)))
 }
 
-// reportNotUpdated reports why the instance does not match the specification. The instance continues to run unchanged.
+// reportNotUpdated reports why the instance does not match the spec. The instance continues to run unchanged.
 func (s *updateStep) reportNotUpdated(reason, message string) {
 	if s.setCondition(v1beta1.ConditionUpToDate, false, reason, message) && reason != v1beta1.ReasonUpdating {
 		s.warn(reason, "Update", message)
 	}
 }
 
-// recordUpdateFailure records an error of Update and the time of the next attempt.
 func (s *updateStep) recordUpdateFailure(err error, fingerprint string) {
 	s.reportNotUpdated(v1beta1.ReasonUpdateError, messageOf(err))
 	s.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node is ready for an update that disrupts it: the node was drained, it is still
+// drainedForUpdate reports whether the node is ready for a disruptive update: the node was drained, it is still
 // cordoned, and its volumes are detached.
 func (s *updateStep) drainedForUpdate(node *corev1.Node) bool {
 	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached) &&
 		(node == nil || node.Spec.Unschedulable)
 }
 
-// updateWaits reports what an update waits for. It is used for updates that drain the node or replace the instance.
+// updateWaits reports what an update waits for that drains the node or replaces the instance.
 func (s *updateStep) updateWaits(reason, message string) {
 	if s.machine.Retrying() {
 		s.launch.removalWaits(reason, message)
@@ -281,7 +277,6 @@ func (s *updateStep) updateWaits(reason, message string) {
 	s.waitsFor = &metav1.Condition{Reason: reason, Message: message}
 }
 
-// isUpdating reports whether the instance is being updated in place or replaced.
 func isUpdating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status == metav1.ConditionTrue {

@@ -21,15 +21,14 @@ import (
 )
 
 // An agent on the node executes some updates. An annotation on the drained Node asks the agent for the update. The
-// agent answers with another annotation. The state of the update is stored in these annotations: if there is no answer
-// yet, the agent is working on the request. The answer is kept until it has been processed.
+// agent answers with another annotation. Until there is an answer, the agent is working on the request. The answer is
+// kept until it has been processed.
 
 // request is the update request on a Node, together with the agent's answer.
 type request struct {
-	// version is the requested version. It is "" if there is no request.
 	version string
-	// result is the part of the agent's answer before the colon, or "" if there is no answer. explanation is the part
-	// after the colon.
+	// result is the part of the agent's answer before the colon, or "" if there is no answer. The field explanation is
+	// the part after the colon.
 	result, explanation string
 }
 
@@ -67,10 +66,8 @@ func kubeletHasVersion(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-// agentStep asks an agent on the node to update the version of the node.
 type agentStep struct{ *pass }
 
-// run asks the agent to update the node to the version in the specification, and processes the agent's answer.
 func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	switch {
@@ -121,8 +118,8 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	case asked.result == v1beta1.UpdateResultFailed:
 		s.reportFailure(node, version, asked.explanation)
 	case asked.result != "":
-		s.reportWaiting(fmt.Sprintf("The agent on node %s answered neither %q nor %q, but: %s", node.Name,
-			v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
+		s.reportWaiting(fmt.Sprintf("The agent on node %s gave an unknown answer. Expected %q or %q, got: %s",
+			node.Name, v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
 	default:
 		s.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
 	}
@@ -136,7 +133,7 @@ func (s *agentStep) askAgent(ctx context.Context) (progress, error) {
 	if proceed, err := s.drain.run(ctx); err != nil {
 		return onError, err
 	} else if proceed != next {
-		return next, nil // The drain takes time. Meanwhile, the node is observed as usual.
+		return next, nil // The node is observed as usual during the drain.
 	}
 	if s.node == nil {
 		s.reportWaiting("The node is gone. Waiting for it to register again.")
@@ -153,7 +150,7 @@ func (s *agentStep) askAgent(ctx context.Context) (progress, error) {
 	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		// Keep the reason of the condition. If the reason changed with each attempt, each change would trigger a pass.
+		// Keep the reason of the condition. A new reason in each attempt would trigger another pass.
 		s.reportWaiting(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", s.node.Name, version,
 			wording.Truncate(err.Error(), 256)))
 		return onError, err
@@ -161,15 +158,14 @@ func (s *agentStep) askAgent(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// reportWaiting reports that the agent is working on the update, or that it takes too long.
 func (s *agentStep) reportWaiting(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
 		fmt.Sprintf("The agent on the node was asked for version %s.", s.machine.Spec.Version), "")
 	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
 	if s.Reach != nil {
-		// Time during an outage does not count, because an agent could not see the request or answer it. This process does
-		// not know which outages occurred before it became the leader. If a timeout was already reported, the report must not
-		// be withdrawn because of excluded time.
+		// An outage does not count, because an agent could not see the request or answer it. This process does not know
+		// which outages occurred before it became the leader. A timeout that was already reported must not be withdrawn
+		// because of excluded time.
 		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = s.leading
 		}
@@ -197,7 +193,7 @@ func (s *agentStep) reportFailure(node *corev1.Node, version, explanation string
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
-// finishUpdate ends an update. At this point, the node has the wanted version and no request to its agent.
+// finishUpdate ends an update. The node has the wanted version and no request to its agent.
 func (s *agentStep) finishUpdate(wanted *v1beta1.AppliedStatus) (progress, error) {
 	s.states.update(s.machine, func(r *machineState) { r.pace = pace{} })
 	s.machine.Status.Applied = wanted
@@ -209,8 +205,7 @@ func (s *agentStep) finishUpdate(wanted *v1beta1.AppliedStatus) (progress, error
 	return next, nil
 }
 
-// waitsForAgent reports whether the driver has left this update to the agent on the node, and the agent was already
-// asked for it. If so, the driver is not asked again.
+// waitsForAgent reports whether the agent was already asked for this update. The driver is then not asked again.
 func (s *agentStep) waitsForAgent(node *corev1.Node) bool {
 	c := s.upToDateCondition()
 	return c != nil && c.ObservedGeneration == s.machine.Generation &&
@@ -218,7 +213,6 @@ func (s *agentStep) waitsForAgent(node *corev1.Node) bool {
 		hasRequest(node) && requestOn(node).version == s.machine.Spec.Version
 }
 
-// hasRequest reports whether the Node has a request to its agent that was not processed yet.
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
 // withdrawRequest removes a request that is no longer wanted from the Node. It reports whether this is done.
@@ -230,7 +224,6 @@ func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (boo
 	return s.endRequest(ctx)
 }
 
-// pairedNode returns the Node of status.nodeRef, or nil if it does not exist.
 func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil {
@@ -269,7 +262,6 @@ func (s *agentStep) versionUnchanged(ctx context.Context, reported *corev1.Node)
 	return true, nil
 }
 
-// endRequest removes the request and the answer from the Node. It reports whether this is done.
 func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	done, err := s.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -278,8 +270,8 @@ func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	return done, err
 }
 
-// annotateNode sets some annotations of the Node and removes others. It reports whether this is done. If the Node has
-// changed since it was read, nothing is written and the result is false. Then another pass follows.
+// annotateNode sets some annotations of the Node and removes others. If the Node has changed since it was read,
+// annotateNode writes nothing, returns false and schedules another pass.
 func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
 	changed := s.node.DeepCopy()
 	for _, key := range remove {
@@ -301,7 +293,6 @@ func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, rem
 	return true, nil
 }
 
-// upToDateCondition returns the condition UpToDate if its status is False. Otherwise, it returns nil.
 func (s *agentStep) upToDateCondition() *metav1.Condition {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {

@@ -21,7 +21,6 @@ const (
 	newVersion = "v1.36.4"
 )
 
-// leftToAgent returns a running Machine whose driver leaves updates to an agent on the node.
 func leftToAgent(t *testing.T) (*world, *answers, *corev1.Node) {
 	t.Helper()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
@@ -44,7 +43,6 @@ func (w *world) onNode(change func(*corev1.Node)) {
 	}
 }
 
-// podGone deletes the pod that delays the drain, and runs a pass of the drain's workers.
 func (w *world) podGone() {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
@@ -59,7 +57,6 @@ func (w *world) agentAnswers(result string) {
 	w.onNode(func(node *corev1.Node) { set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result) })
 }
 
-// kubeletIs makes the kubelet report the given version, and whether the node is ready.
 func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	w.onNode(func(node *corev1.Node) {
@@ -153,8 +150,8 @@ func TestUpdateIsNotDoneWhileTheLiveNodeHasAnotherVersion(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// Rule agent-failure-reported: the failure message of the agent is shortened to one line and reported. The node stays
-// out of service. Nothing is tried until an administrator removes an annotation or another version is wanted.
+// Rule agent-failure-reported: the failure message of the agent is shortened to one line. The node stays out of
+// service. Nothing is tried until an administrator removes an annotation or another version is wanted.
 func TestAgentFailureIsReported(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(w *world){
@@ -203,8 +200,7 @@ func TestAgentFailureIsReported(t *testing.T) {
 	}
 }
 
-// Rule agent-request-clears-answer: only an answer to the last request counts, and the answer "succeeded" counts only
-// if the kubelet has the new version.
+// Rule agent-request-clears-answer: the answer "succeeded" counts only if the kubelet has the new version.
 func TestAnswerToAnEarlierRequestDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{v1beta1.UpdateResultSucceeded, "failed: whatever"} {
@@ -230,8 +226,7 @@ func TestAnswerToAnEarlierRequestDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule reverted-change-asked-again: if a change is reverted after the agent was asked for it, the agent is also asked
-// to revert it, because it may already have made the change.
+// Rule reverted-change-asked-again: the agent may already have made the change that is reverted.
 func TestRevertedChangeIsRequestedFromTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
@@ -269,8 +264,8 @@ func TestRevertedChangeIsRequestedFromTheAgent(t *testing.T) {
 	}
 }
 
-// Rule late-agent-reported: if an agent does not answer in time, this is reported. A late answer still counts. If the
-// request is repeated, it gets the full timeout. Time in which the target cluster was unreachable does not count.
+// Rule late-agent-reported: a late answer still counts. A repeated request gets the full timeout. Time in which the
+// target cluster was unreachable does not count.
 func TestAgentTimeoutIsReported(t *testing.T) {
 	t.Parallel()
 	w, _, _ := leftToAgent(t)
@@ -323,8 +318,7 @@ func TestAgentTimeoutStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule reregistered-node-drained-again: if a Node registers again, it is drained again, and its agent is asked again.
-// While there is no Node, no agent is asked.
+// Rule: reregistered-node-drained-again.
 func TestAgentUpdateOnADeletedNode(t *testing.T) {
 	t.Parallel()
 	w, _, node := leftToAgent(t)

@@ -12,11 +12,11 @@ import (
 )
 
 // The cloud keeps no record of updates in place. If the answer to a request was lost, the update may already be done,
-// or it may still take effect after the change is reverted. The request is therefore recorded in the status before it
-// is sent. The record is kept until the instance is known to match the last request.
+// or it may be done after the change is reverted. The request is therefore recorded in the status before it is sent.
+// The record is kept until the instance is known to match the last request.
 
-// updateRequested reports whether an update was requested, or will be requested soon, and its result is unknown. In
-// this case, the instance may differ from the recorded configuration, so even the reversal of a change needs an update.
+// updateRequested reports whether an update was requested, or will be requested soon, and its result is unknown. The
+// instance may then differ from the recorded configuration, so even a reverted change needs an update.
 func updateRequested(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -34,8 +34,8 @@ func updateRequested(m *v1beta1.Machine) bool {
 }
 
 // recordRequest writes to the status that an update is requested. If the status already contains this, it only checks
-// that the Machine has not changed. It fails if the Machine has changed in the meantime: if the cache is outdated, the
-// change may already have been reverted.
+// that the Machine has not changed. If the Machine has changed in the meantime, recordRequest fails, because the change
+// of the spec may already have been reverted.
 func (s *updateStep) recordRequest(ctx context.Context) error {
 	if updateRequested(s.before) {
 		return s.confirm(ctx, "updating its instance")
@@ -54,8 +54,8 @@ func (s *updateStep) recordRequest(ctx context.Context) error {
 	return nil
 }
 
-// noteAmbiguous records that a request has failed with an error that does not exclude a later effect of the request. If
-// the next request is the same, a later effect does no harm. However, the change may have been reverted by then.
+// noteAmbiguous records that a request has failed but may still change the instance later. This is harmful only if the
+// next request is a different one, for example because the change was reverted.
 func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	if !provider.CodeOf(err).Ambiguous() {
 		return
@@ -63,15 +63,14 @@ func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	s.states.update(s.machine, func(m *machineState) {
 		u := &m.update
 		if !u.ambiguousAt.IsZero() && u.ambiguous != fingerprint {
-			fingerprint = "" // There were different requests.
+			fingerprint = "" // The requests differ.
 		}
 		u.ambiguousAt, u.ambiguous = s.Clock.Now(), fingerprint
 	})
 }
 
 // settlesIn returns how much longer an earlier request may still change the instance. Only requests that differ from
-// the given one count. Such a request either was sent by this process and got no answer, or was sent by an earlier
-// process.
+// the given one count. Such a request was sent by this process and got no answer, or was sent by an earlier process.
 func (s *updateStep) settlesIn(fingerprint string) time.Duration {
 	u := s.states.get(s.machine).update
 	var since time.Time

@@ -16,7 +16,7 @@ import (
 )
 
 // answers simulates the Update of a driver. It returns the given answers one after another, and then repeats the last
-// one. It records the requests.
+// one.
 type answers struct {
 	given []provider.UpdateResult
 	errs  []error
@@ -49,7 +49,7 @@ func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	return w, m
 }
 
-// Rule update-in-place: an update in place is requested once and changes nothing else.
+// Rule: update-in-place.
 func TestAChangeInPlace(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -72,8 +72,7 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule disruptive-update-drains: if an update disrupts the node, the node is drained before the update and is
-// uncordoned when it is Ready again.
+// Rule disruptive-update-drains: the node is drained before the update and is uncordoned when it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
 	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
@@ -159,8 +158,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// Rule replacement-deletes-first: if an instance cannot be updated in place, it is replaced under the same Machine. The
-// old instance is deleted first.
+// Rule: replacement-deletes-first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
@@ -184,8 +182,8 @@ func TestAChangeByReplacement(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule rejected-update-leaves-machine: a rejected update does not change the machine. It is reported, and is not
-// requested again until something changes.
+// Rule rejected-update-leaves-machine: a rejected update is reported, and is not requested again until something
+// changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
@@ -202,7 +200,6 @@ func TestARefusedChange(t *testing.T) {
 	if len(a.asked) != 1 {
 		t.Errorf("the driver was asked %d times", len(a.asked))
 	}
-	// When the change is reverted, the machine is up to date without a call of the driver.
 	w.update("m", func(m *v1beta1.Machine) { m.Spec = before.Spec })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
@@ -211,8 +208,7 @@ func TestARefusedChange(t *testing.T) {
 	}
 }
 
-// Rule failed-update-retried: if an update fails, it is retried with increasing delays, and the machine continues to
-// run.
+// Rule: failed-update-retried.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
@@ -222,7 +218,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
-	w.reconcile("m") // The next try is not due, so the driver is not called.
+	w.reconcile("m") // The next attempt is not due, so the driver is not called.
 	if len(a.asked) != 1 {
 		t.Errorf("the driver was asked %d times before the wait was over", len(a.asked))
 	}
@@ -237,8 +233,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule failed-update-retried: if an update takes longer than timeouts.update, this is reported, and the controller
-// continues to wait for it.
+// Rule: failed-update-retried.
 func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
@@ -252,7 +247,7 @@ func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
 }
 
-// Rule paused-machine-untouched: a paused machine is not updated.
+// Rule: paused-machine-untouched.
 func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -265,8 +260,7 @@ func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: if a change is reverted and the answer to its request was lost, the change is also
-// reverted in the cloud, even if the first request takes effect late.
+// Rule update-recorded-first: the answer to the request was lost, and the request may take effect late.
 func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 	t.Parallel()
 	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
@@ -320,7 +314,7 @@ func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: if only an outdated cache shows a change, no update is requested.
+// Rule: update-recorded-first.
 func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -339,8 +333,7 @@ func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	}
 }
 
-// Rule made-from-former-specification: if an instance may have been created from an earlier specification, it is
-// updated.
+// Rule: made-from-former-specification.
 func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// userDataOf launches the machine. It returns the user data with which the instance was created.
 func (w *world) userDataOf(name string) []byte {
 	w.t.Helper()
 	w.reconcile(name)
@@ -25,8 +24,6 @@ func (w *world) userDataOf(name string) []byte {
 	return []byte(live[0].UserData)
 }
 
-// If no instance is created for a machine, no token of the machine remains.
-//
 // Rules: user-data-one-pass, token-only-on-request.
 func TestPlaceholderWithoutAValueLeavesNoToken(t *testing.T) {
 	t.Parallel()
@@ -73,7 +70,6 @@ func TestUserDataIsCompressedOnRequest(t *testing.T) {
 	}
 }
 
-// classWith returns a class that differs from "small" in its specification.
 func (w *world) classWith(name string, change func(*v1beta1.MachineClassSpec)) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
 		Finalizers: []string{v1beta1.InUseFinalizer}}}

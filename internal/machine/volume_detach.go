@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// detachByForce waits until the volumes of an unreachable node are detached. It is called when the instance is known to
-// be gone. Before the instance was gone, the volumes may have been in use. The out-of-service taint tells Kubernetes
-// that the node is shut down. Without the taint, Kubernetes would wait for a kubelet that no longer exists. The Node
-// must not be deleted before the volumes are detached, because the taint is on the Node.
+// detachByForce waits until the volumes of an unreachable node are detached. The instance must be gone, because its
+// volumes may otherwise be in use. The out-of-service taint tells Kubernetes that the node is shut down. Without the
+// taint, Kubernetes would wait for a kubelet that no longer exists. The Node must not be deleted before the volumes are
+// detached, because the taint is on the Node.
 func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	if s.node == nil || s.forced() || s.leftBehind || s.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
@@ -55,17 +55,16 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	return proceed, nil
 }
 
-// outOfService reports whether the deletion waits for the volumes of a node whose instance is gone.
 func (s *teardownStep) outOfService() bool {
 	c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
-// outOfServiceSince returns the start of the wait for the volumes of such a node. If the wait has not begun yet, it
-// returns the current time.
+// outOfServiceSince returns the start of the wait for the volumes of such a node, or the current time if the wait has
+// not begun yet.
 func (s *teardownStep) outOfServiceSince() time.Time {
 	if s.outOfService() {
 		return meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // As it will be read after it was written.
+	return s.now.Truncate(time.Second) // The condition has whole seconds.
 }

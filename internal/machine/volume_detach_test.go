@@ -54,7 +54,6 @@ func (w *world) detach(ctx context.Context, volume string) {
 	}
 }
 
-// drains runs one pass of the workers that execute drains.
 func (w *world) drains(name string) {
 	w.t.Helper()
 	if _, err := w.drainer.Reconcile(w.t.Context(),
@@ -76,7 +75,6 @@ func (w *world) settleDrains(name string) {
 
 func (e *effects) isDead() bool { return e.alive() != nil }
 
-// isOutOfService reports whether the Node has the out-of-service taint.
 func (w *world) isOutOfService(node string) bool {
 	w.t.Helper()
 	n := w.getNode(node)
@@ -217,8 +215,7 @@ func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// TestNodeThatFallsSilentGetsTheWholeDetachTimeout checks that the forced detachment has its own full timeout, even if
-// the machine has already waited for the volumes before.
+// The forced detachment has its own full timeout, even if the machine has already waited for the volumes before.
 //
 // Rule: out-of-service-taint.
 func TestNodeThatFallsSilentGetsTheWholeDetachTimeout(t *testing.T) {
@@ -273,8 +270,7 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	}
 }
 
-// The deletion of an unreachable node with volumes is interrupted at each of its effects. The volumes are always
-// detached first.
+// The deletion of an unreachable node is interrupted at each of its effects. The volumes are always detached first.
 //
 // Rules: crash-safe-everywhere, out-of-service-taint.
 func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
@@ -314,7 +310,6 @@ func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
 	}
 }
 
-// forbid rejects reads of one kind with the API server's error for a missing permission.
 func forbid[T runtime.Object](_ string, o runtime.Object) error {
 	if _, ok := o.(T); ok {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))

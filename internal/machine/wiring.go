@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns all event sources that trigger a pass over a Machine. drains is the source of the Drainer, or nil if
-// there is no Drainer.
+// Wiring returns all event sources that trigger a pass over a Machine. The argument drains is the source of the
+// Drainer, or nil if there is no Drainer.
 //
 // To find the Machines that an event concerns, the event handlers read directly from the cache. They must not wait
 // until the cache contains this process's own writes, because this would delay the handling of all events.
@@ -45,8 +45,8 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 	return t
 }
 
-// trigger is a progress for which a step may wait, together with the watch or the source that triggers the pass. If
-// both are nil, this trigger never occurs in this process.
+// trigger is an event for which a step may wait, with the watch or the source that reports the event. If both are nil,
+// this trigger never occurs in this process.
 type trigger struct {
 	wakes  progress
 	watch  *wiring.Watch
@@ -95,7 +95,7 @@ func asMachine(o client.Object) *v1beta1.Machine {
 }
 
 // instanceReleased selects events after which another Machine may adopt the instance: the deletion of the Machine, and
-// changes of its provider ID, for example when its instance is replaced.
+// changes of its provider ID.
 func instanceReleased() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -107,7 +107,6 @@ func instanceReleased() predicate.Predicate {
 	}
 }
 
-// machinesOfInstance finds the Machines that wait for the instance of another Machine.
 func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		id := asMachine(o).Spec.ProviderID
@@ -118,7 +117,6 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// outdatedChanged selects new MachineSets, and MachineSets that start or stop being declared outdated.
 func outdatedChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool { return declaredOutdated(e.ObjectOld) != declaredOutdated(e.ObjectNew) },
@@ -141,8 +139,8 @@ func machinesOfSet(cache client.Reader) handler.EventHandler {
 }
 
 // classChanged selects classes that are created, changed or deleted, and classes whose annotations change or that get
-// the finalizer. It also selects a class that is being deleted if it starts or stops creating machines. Other changes
-// of the status of a class do not matter for Machines.
+// the finalizer. A class that is being deleted is also selected when it starts or stops creating machines. Other
+// changes of the status of a class do not matter for Machines.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	deletion := func(o client.Object) string {
@@ -159,7 +157,7 @@ func classChanged() predicate.Predicate {
 	})
 }
 
-// nodeChanged selects all changes of a Node that matter for its Machine. Heartbeats are not part of that.
+// nodeChanged selects all changes of a Node that matter for its Machine, but not heartbeats.
 func nodeChanged(signals interruption.Signals) predicate.Predicate {
 	announces := func(node *corev1.Node) interruption.Notice {
 		notice, _ := signals.Of(node)
@@ -203,7 +201,7 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// machinesIn lists Machines from a cache. It does not copy them, because only their names are needed.
+// machinesIn lists Machines from a cache without copying them, because only their names are needed.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
 	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
 		client.DisableReadYourWritesConsistency)

@@ -71,7 +71,6 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 	return w
 }
 
-// countingReader counts the reads that bypass the cache.
 type countingReader struct {
 	client.Reader
 	asked *atomic.Int32
@@ -83,7 +82,6 @@ func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	return c.Reader.Get(ctx, key, o, opts...)
 }
 
-// counting records all writes that the API server has accepted.
 type counting struct {
 	client.Client
 	effects *effects
@@ -118,7 +116,6 @@ func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client
 	return c.counting.note("patch status", o, c.SubResourceWriter.Patch(ctx, o, patch, opts...))
 }
 
-// await waits until there are n Machines and done returns true for each of them.
 func (w *world) await(what string, n int, done func(*v1beta1.Machine) bool) []v1beta1.Machine {
 	w.t.Helper()
 	return env.Await(w.t, w.api, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -136,8 +133,8 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
 }
 
-// Each wait of a machine must end because of an event. If machines were requeued only by time, this test would time
-// out.
+// Each wait of a machine must end because of an event. A machine that is only requeued by time would make this test
+// time out.
 func TestTriggersOfAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5
@@ -214,8 +211,6 @@ func TestTriggersOfAMachine(t *testing.T) {
 	}
 }
 
-// If a set starts or stops being declared outdated, this triggers its machines.
-//
 // Rule: outdated-node-taints.
 func TestSetTriggersItsMachines(t *testing.T) {
 	w := managed(t)
@@ -241,7 +236,6 @@ func TestSetTriggersItsMachines(t *testing.T) {
 	}
 }
 
-// The machines of a set are processed only when no other machine is in the queue.
 func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,8 +255,6 @@ func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
 	}
 }
 
-// The number of writes per machine is also limited if many machines are reconciled at the same time, with caches and
-// all triggers.
 func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	w := managed(t)
 	w.class("small", "")
@@ -321,7 +313,6 @@ func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	}
 }
 
-// If a change of a Node does not matter for its Machine, it triggers nothing.
 func TestHeartbeatsTriggerNothing(t *testing.T) {
 	t.Parallel()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}

@@ -11,9 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These constants are the limits of the API's schema: the maximum length of strings in a status, in bytes, and the
-// maximum number of addresses. If a status contains a longer string, the API server rejects it, and would reject every
-// retry too.
+// These constants are the limits of the CRD schema: maximum string lengths in bytes, and the maximum number of
+// addresses. The API server would reject a status with a longer string, and every retry too.
 const (
 	maxID         = 1024
 	maxName       = 256
@@ -24,12 +23,11 @@ const (
 	maxAddresses  = 256
 )
 
-// providerIDFormat is the format of spec.providerID.
 var providerIDFormat = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^\s]+$`)
 
 // boundedInstance returns an instance of a driver with values that fit into a status. It truncates long names, and
-// removes addresses and node names that cannot be used. If a provider ID or a scope is too long, it returns an error,
-// because a truncated value would not identify the instance.
+// removes addresses and node names that cannot be used. A long provider ID or scope is an error, because a truncated
+// value would not identify the instance.
 func boundedInstance(in *provider.Instance, err error) (*provider.Instance, error) {
 	if in == nil || err != nil {
 		return in, err
@@ -58,7 +56,6 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	return &out, nil
 }
 
-// usableAddresses returns the usable addresses, up to the given limit.
 func usableAddresses(all []corev1.NodeAddress, limit int) (out []corev1.NodeAddress) {
 	for _, a := range all {
 		if len(out) < limit && usable(a) {
@@ -72,7 +69,6 @@ func usable(a corev1.NodeAddress) bool {
 	return len(a.Address) <= maxAddress && len(a.Type) <= maxAddressing && truncate(a.Address, maxAddress) == a.Address
 }
 
-// boundedCapacity returns a capacity from a driver with strings that fit into a status.
 func boundedCapacity(c provider.Capacity, err error) (provider.Capacity, error) {
 	c.Architecture, c.OperatingSystem = truncate(c.Architecture, maxState), truncate(c.OperatingSystem, maxState)
 	c.InstanceType, c.Region = truncate(c.InstanceType, maxName), truncate(c.Region, maxName)
@@ -80,7 +76,6 @@ func boundedCapacity(c provider.Capacity, err error) (provider.Capacity, error) 
 	return c, err
 }
 
-// boundedError returns the error with a message that is short enough for a condition.
 func boundedError(err error) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || len(e.Message) <= maxMessage {

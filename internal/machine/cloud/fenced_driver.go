@@ -17,10 +17,10 @@ import (
 // Options configures a Cloud.
 type Options struct {
 	Driver provider.Driver
-	// Fence returns an error if this process may no longer change anything. It is called right before each Create, Update,
-	// Delete, Adopt, Release and Disown.
+	// Fence returns an error if this process may no longer change anything. Cloud calls it right before each call that
+	// changes something.
 	Fence func() error
-	// Limiter delays calls to keep the rate limit that the user configured. Nil means no limit.
+	// Limiter enforces the configured rate limit. Nil means no limit.
 	Limiter Limiter
 	// Metrics counts calls. Nil means no metrics.
 	Metrics *Metrics
@@ -29,8 +29,7 @@ type Options struct {
 	Clock  clock.PassiveClock
 }
 
-// Limiter is the part of the interface of a rate limiter that Cloud uses. *rate.Limiter of golang.org/x/time/rate
-// implements it.
+// Limiter is the part of a rate limiter that Cloud uses. *rate.Limiter of golang.org/x/time/rate implements it.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
@@ -107,7 +106,7 @@ func (c *Cloud) List(ctx context.Context, req provider.ListRequest) (provider.Li
 	})
 }
 
-// Adopt implements provider.Adopter. It returns an Unimplemented error if the driver does not support this method.
+// Adopt implements provider.Adopter. It returns an Unimplemented error if the driver cannot adopt instances.
 func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	adopter, ok := c.Driver.(provider.Adopter)
 	if !ok {
@@ -118,8 +117,8 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	})
 }
 
-// Interruptions implements provider.Interrupter. It returns an Unimplemented error if the driver does not support this
-// method.
+// Interruptions implements provider.Interrupter. It returns an Unimplemented error if the driver cannot list
+// interruptions.
 func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 	interrupter, ok := c.Driver.(provider.Interrupter)
 	if !ok {
@@ -130,8 +129,6 @@ func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsReq
 	})
 }
 
-// importer returns the driver as a provider.Importer. It returns an Unimplemented error if the driver is not an
-// Importer.
 func (c *Cloud) importer() (provider.Importer, error) {
 	importer, ok := c.Driver.(provider.Importer)
 	if !ok {
@@ -140,8 +137,7 @@ func (c *Cloud) importer() (provider.Importer, error) {
 	return importer, nil
 }
 
-// Locate implements provider.Importer. Like the other methods of Importer, it returns an Unimplemented error if the
-// driver does not support imports.
+// Locate implements provider.Importer. It returns an Unimplemented error if the driver does not support imports.
 func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -190,8 +186,8 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return err
 }
 
-// ListScope implements provider.Scoper. It returns the scope that the driver names. It returns an empty name if the
-// driver does not name scopes. It makes no call to the cloud, so the rate limit does not apply.
+// ListScope implements provider.Scoper. It returns "" if the driver has no scopes. It makes no call to the cloud, so
+// the rate limit does not apply.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	scoper, ok := c.Driver.(provider.Scoper)
 	if !ok {
@@ -205,8 +201,7 @@ func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	return scoper.ListScope(class)
 }
 
-// Account implements provider.Accounter. It returns the account that the driver names. It makes no call to the cloud,
-// so the rate limit does not apply.
+// Account implements provider.Accounter. It makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Account(class provider.Class) (name string, err error) {
 	defer func() {
 		if recover() != nil {
@@ -223,8 +218,8 @@ const (
 	changes effect = true
 )
 
-// call executes one call of the driver. It checks the fence after it has waited for the limiter, so that the call is
-// sent immediately after the check.
+// call executes one call of the driver. The fence is checked after the wait for the limiter, immediately before the
+// call.
 func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	f func(context.Context) (T, error)) (result T, err error) {
 	ctx, traced := c.Tracer.Begin(ctx, operation)
@@ -244,7 +239,7 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	start := c.Clock.Now()
-	// If a driver panics, for example because of one providerSpec, the process must continue.
+	// A panic in a driver, for example because of one providerSpec, must not stop the process.
 	defer func() {
 		if p := recover(); p != nil {
 			err = provider.Errorf(provider.Internal, "driver panicked in %s", operation)
@@ -257,8 +252,8 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	return result, boundedError(err)
 }
 
-// tracedCode returns the code of an error for a trace. It returns an empty string if there is no error. If the package
-// provider does not define the code, tracedCode returns Unknown, because such a code may contain any text.
+// tracedCode returns the code of an error for a trace. It returns Unknown for codes that the provider package does not
+// define, because such a code may contain any text.
 func tracedCode(err error) string {
 	if err == nil {
 		return ""
@@ -303,8 +298,8 @@ func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error)
 	return m, nil
 }
 
-// initialize creates the counters of common operations and codes with the value zero. If a counter did not exist before
-// its first error, Prometheus would not see an increase.
+// initialize creates the counters of common operations and codes with the value zero. Otherwise, Prometheus would not
+// see the first error as an increase.
 func (m *Metrics) initialize(name string) {
 	for _, operation := range []string{"Create", "Get", "Update", "Delete", "List"} {
 		for _, code := range []provider.Code{provider.OK, provider.InvalidArgument, provider.FailedPrecondition,

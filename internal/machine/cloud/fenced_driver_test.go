@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver that records the calls of its methods. Its Create can be replaced.
 type scripted struct {
 	provider.Driver
 	create func(context.Context) (*provider.Instance, error)
@@ -74,7 +73,7 @@ func TestFencedProcessMayReadButNotWrite(t *testing.T) {
 	}
 }
 
-// closing is a limiter. While a call waits for it, the fence closes.
+// closing is a limiter that closes the fence while a call waits.
 type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
@@ -115,7 +114,7 @@ func TestPanicInADriverIsACountedError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// If the counter did not exist before its first error, Prometheus would not see an increase.
+	// Without a series before its first error, Prometheus would not see an increase.
 	if n := testutil.CollectAndCount(metrics.requests); n == 0 {
 		t.Error("there are no series before the first call")
 	}
@@ -130,7 +129,6 @@ func TestPanicInADriverIsACountedError(t *testing.T) {
 	}
 }
 
-// scoped is a driver that implements ListScope.
 type scoped struct {
 	*scripted
 	scope func() (string, error)

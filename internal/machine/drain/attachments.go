@@ -12,25 +12,23 @@ import (
 )
 
 const (
-	// attachmentAge limits the age of a list of VolumeAttachments. A list proves that a node has no attachments if it was
-	// read at the requested time or later, or at most attachmentAge earlier. This is safe because a volume is attached to
-	// a node long before the pod that uses the volume starts, and therefore long before that pod ends. If the last list is
-	// older than half of attachmentAge, the caller reads a new list. The API server therefore gets two or three list
-	// requests per second, regardless of the number of machines.
+	// attachmentAge limits the age of a list of VolumeAttachments. A list that was read up to attachmentAge before the
+	// requested time still proves that a node has no attachments. A volume is attached long before its pod starts, and
+	// therefore long before that pod ends. With this limit, the API server gets two or three list requests per second,
+	// regardless of the number of machines.
 	attachmentAge = time.Second
 
 	// attachmentPage is the page size for lists of VolumeAttachments. If all VolumeAttachments of the cluster fit into one
 	// page, callers never wait for a list.
 	attachmentPage = 500
 
-	// attachmentRest limits the load that long lists of VolumeAttachments cause: after each list that needs several pages,
-	// there is a pause of attachmentRest times the duration of the list.
+	// attachmentRest limits the load of long lists of VolumeAttachments. After a list of several pages, there is a
+	// pause of attachmentRest times the duration of the list.
 	attachmentRest = 5
 )
 
-// attachments finds the VolumeAttachments of a node. The API server cannot select VolumeAttachments by node. All
-// machines that wait for volumes therefore share one list. Of each attachment, only the names are stored until the next
-// list.
+// attachments finds the VolumeAttachments of a node. The API server cannot select VolumeAttachments by node. Therefore,
+// all machines that wait for volumes share one list.
 type attachments struct {
 	target client.Reader
 	clock  clock.PassiveClock
@@ -43,9 +41,8 @@ type attachments struct {
 	reading bool
 }
 
-// attachedTo returns the attachments of a node as of the given time or a later time. If the node has no attachments,
-// the result may be from a list that is up to attachmentAge older than the given time. If it is too early for another
-// list, attachedTo returns how long the caller must wait.
+// attachedTo returns the attachments of a node as of the given time or a later time. An empty result may be up to
+// attachmentAge older. If it is too early for another list, attachedTo returns how long the caller must wait.
 func (a *attachments) attachedTo(ctx context.Context, node string,
 	since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
@@ -86,7 +83,6 @@ func (a *attachments) cached(node string, since time.Time) (list []Attachment, o
 	return list, age <= 0 || len(list) == 0 && (age <= attachmentAge/2 || age <= attachmentAge && a.reading)
 }
 
-// latest returns the attachments of a node from the last list, regardless of the age of the list.
 func (a *attachments) latest(node string) []Attachment {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// In a large cluster, one list of VolumeAttachments per machine would overload the API server.
+// One list of VolumeAttachments per machine would overload the API server.
 func TestManyAttachmentsAreListedRarely(t *testing.T) {
 	b := newBench(t)
 	lists := 0
@@ -39,8 +39,8 @@ func TestManyAttachmentsAreListedRarely(t *testing.T) {
 	}
 }
 
-// One list of VolumeAttachments per machine of a fleet would overload the API server. An outdated list must not be used
-// for a node that has attachments.
+// One list of VolumeAttachments per machine would overload the API server. An outdated list must not be used for a node
+// that has attachments.
 //
 // Rule: volumes-detached-first.
 func TestMachinesShareListsOfAttachments(t *testing.T) {
@@ -76,7 +76,6 @@ func TestMachinesShareListsOfAttachments(t *testing.T) {
 	ask("much later", "none", 0, 5)
 }
 
-// pagedReader is a fake client. Its VolumeAttachments belong to 100 nodes, and it returns them in pages of 500.
 type pagedReader struct {
 	client.Reader
 	items int

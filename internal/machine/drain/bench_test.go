@@ -30,13 +30,13 @@ type bench struct {
 	target         client.WithWatch
 	work, triggers *fakeQueue
 
-	// refuse maps names of pods to the API server's answers to their evictions. callTime is the duration of an eviction
-	// request.
+	// refuse maps names of pods to the API server's answers to their evictions. The field callTime is the duration of
+	// an eviction request.
 	refuse   map[string]error
 	callTime time.Duration
 	onEvict  func(pod string)
 	onList   func()
-	// If unreachable is set, the API server returns this error for every call.
+	// unreachable is the error that the API server returns for every call, or nil.
 	unreachable error
 
 	evictions []string // names of the pods, in order
@@ -82,7 +82,6 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	return b
 }
 
-// restart replaces the controller with a new one, which has no state.
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
@@ -108,11 +107,10 @@ func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
 	return b.target.SubResource("eviction").Create(ctx, &pod, e.DeepCopy())
 }
 
-// pass advances the clock.
 func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 
-// request returns a request to drain the node of a machine. The node has the same name as the machine. The drain starts
-// at noon, and its deadline is two hours later.
+// request returns a request to drain the node of a machine. The node has the name of the machine. The drain starts at
+// noon, and its deadline is two hours later.
 func request(machine string) Request {
 	return Request{
 		Subject: subject(machine), Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
@@ -129,7 +127,6 @@ func key(machine string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "machines", Name: machine}
 }
 
-// runPass runs one pass of a worker and returns the time until the next pass.
 func (b *bench) runPass(machine string) time.Duration {
 	b.Helper()
 	result, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key(machine)})
@@ -139,7 +136,6 @@ func (b *bench) runPass(machine string) time.Duration {
 	return result.RequeueAfter
 }
 
-// drain requests the drain of a machine's node and returns the outcome that the Machine reconciler gets.
 func (b *bench) drain(machine string) Outcome { return b.Drain(request(machine)) }
 
 func (b *bench) expectEvictions(want ...string) {
@@ -157,7 +153,7 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue records the requests that are added to it. If note is set, fakeQueue also calls it for each request.
+// fakeQueue records the requests that are added to it. It also passes them to note.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string

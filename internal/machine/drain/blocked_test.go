@@ -93,7 +93,6 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	}
 }
 
-// Even if the report of a new blocker is delayed, it must appear as soon as the message may change again.
 func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")))
 	b.refuse["web-1"], b.refuse["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
@@ -110,7 +109,6 @@ func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	if o := b.drain("m1"); !strings.Contains(o.Message, "web-2") {
 		t.Errorf("web-2 is not reported: %s", o.Message)
 	}
-	// The last pass ran before the clock was advanced.
 	if rewritten := b.records.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
 		t.Errorf("reported at %s, want 30s", rewritten.Sub(noon))
 	}
@@ -133,8 +131,7 @@ func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 	b.expectEvictions("web")
 }
 
-// When the drain starts to delete pods despite their PodDisruptionBudget, the condition must show this at once. The
-// condition must not report for another 30 seconds that the budget blocks the drain.
+// The condition must not report for another 30 seconds that the budget blocks the drain.
 //
 // Rule: drain-names-blockers.
 func TestForcedDrainIsReportedAtOnce(t *testing.T) {

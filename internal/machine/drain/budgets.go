@@ -21,15 +21,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// assessment describes how the PodDisruptionBudgets of a pod affect its eviction.
 type assessment struct {
-	// budgets contains the names of the budgets that select the pod.
 	budgets []string
 	// neverReason explains why these budgets can never allow the eviction. It is empty if they may allow the eviction.
 	neverReason string
 }
 
-// assess determines which of the given budgets select the pod, and whether these budgets can ever allow its eviction.
 func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment {
 	var v assessment
 	for i := range budgets {
@@ -50,9 +47,8 @@ func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment 
 	return v
 }
 
-// neverAllows returns the reason why a budget does not allow the eviction of a healthy pod even if all other pods are
-// healthy. The reason is empty if the budget can allow the eviction, or if the disruption controller has not processed
-// the latest version of the budget yet.
+// neverAllows returns why a budget does not allow an eviction even if all pods are healthy. The reason is empty if the
+// budget can allow the eviction, or if its latest version was not processed yet.
 func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
 	if status.ObservedGeneration < budget.Generation || status.ExpectedPods == 0 ||
@@ -80,8 +76,6 @@ func explain(try *Attempt, result result, v assessment) {
 	}
 }
 
-// onBudgets returns an event handler for PodDisruptionBudgets. If a budget changes, the handler triggers the drains
-// that wait for this budget.
 func (c *Controller) onBudgets() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	changed := func(o client.Object) {
@@ -98,8 +92,6 @@ func (c *Controller) onBudgets() handler.EventHandler {
 	}
 }
 
-// budgetChanged triggers new attempts for pods that the budget blocks. The number of these pods is at most the number
-// of disruptions that the budget allows now.
 func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 	if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
 		return
@@ -113,8 +105,8 @@ func (c *Controller) retry(budget types.NamespacedName, n int) {
 	}
 }
 
-// retryBlockedBy marks n pods for another attempt. It chooses the pods that the budget has blocked for the longest
-// time. It does not mark more pods, because the budget would refuse their evictions again. It returns their machines.
+// retryBlockedBy marks n pods for another attempt and returns their machines. It chooses the pods that the budget has
+// blocked for the longest time. The budget would refuse any further evictions.
 func (m *records) retryBlockedBy(budget types.NamespacedName, n int) []types.NamespacedName {
 	type blockedPod struct {
 		Blocker

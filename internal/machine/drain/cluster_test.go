@@ -31,11 +31,9 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// patience is the maximum time that a test waits for an event before it fails. If the event occurs earlier, the test
-// continues at once.
 const patience = 2 * time.Minute
 
-// ignoresDeletion is a label. The kubelet of these tests does not remove pods that have it.
+// ignoresDeletion is the label of pods that the kubelet of these tests does not remove.
 const ignoresDeletion = "test/kept"
 
 // shared is the control plane that the tests of this package share. The first test that needs the control plane starts
@@ -111,7 +109,6 @@ func (c *cluster) remove(o client.Object) {
 	}
 }
 
-// node creates a Node whose name is unique to the test.
 func (c *cluster) node(name string) *corev1.Node {
 	c.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.namespace + "-" + name}}
@@ -119,7 +116,6 @@ func (c *cluster) node(name string) *corev1.Node {
 	return n
 }
 
-// pod creates a pod that runs on a node and is ready.
 func (c *cluster) pod(node *corev1.Node, name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	c.Helper()
 	p := &corev1.Pod{
@@ -148,8 +144,8 @@ func withGrace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// budget creates a PodDisruptionBudget for all pods of the namespace, and waits until its status allows evictions. If
-// allows is false, it waits until the status forbids evictions.
+// budget creates a PodDisruptionBudget for all pods of the namespace, and waits until its status allows or forbids
+// evictions.
 func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
 	allows bool) *policyv1.PodDisruptionBudget {
 	c.Helper()
@@ -173,7 +169,6 @@ func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
 	return b
 }
 
-// podNow returns the current pod, or nil if it is gone.
 func (c *cluster) podNow(p *corev1.Pod) *corev1.Pod {
 	c.Helper()
 	var now corev1.Pod
@@ -213,7 +208,6 @@ func (c *cluster) startKubelet() {
 	})
 }
 
-// await lists the objects of the test's namespace after each event, until done returns true.
 func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (bool, string)) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -238,8 +232,8 @@ func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (b
 	}
 }
 
-// reconciler is a replacement for the Machine reconciler: whenever one of its machines is triggered, it calls Drain for
-// that machine.
+// reconciler stands in for the Machine reconciler. Whenever one of its machines is triggered, it calls Drain for that
+// machine.
 type reconciler struct {
 	*cluster
 	*drain.Controller
@@ -342,7 +336,6 @@ func (r *reconciler) reconcile(machine types.NamespacedName) {
 	r.changed = make(chan struct{})
 }
 
-// await waits until done returns true for the current outcomes.
 func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain.Outcome) bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -362,7 +355,6 @@ func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain
 	}
 }
 
-// awaitOne waits until done returns true for the outcome of one machine.
 func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 	done func(drain.Outcome) bool) (o drain.Outcome) {
 	r.Helper()
@@ -375,7 +367,6 @@ func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 
 func isDone(o drain.Outcome) bool { return o.Done }
 
-// meta returns ObjectMeta with the given name and the test's namespace.
 func (c *cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.namespace, Name: name}
 }

@@ -28,8 +28,8 @@ const (
 	// inlineTimeout is the time limit of the check that VolumesDetached runs while its caller waits.
 	inlineTimeout = 5 * time.Second
 
-	// passTimeout is the time limit of one pass of a worker. A normal pass takes much less time: after sendTime, the
-	// worker sends no more evictions, and only waits for the last one.
+	// passTimeout is the time limit of one pass of a worker. A normal pass is much shorter, because it sends no more
+	// evictions after sendTime.
 	passTimeout = 2 * time.Minute
 
 	// firstRetry and maxRetry are the minimum and the maximum time between two passes while the API server does not
@@ -43,15 +43,15 @@ type Options struct {
 	// Target reads and writes the target cluster without a cache.
 	Target client.Client
 
-	// Evict sends evictions, see EvictWith. If it is nil, evictions are sent through Target. In this case, a worker is
-	// blocked while the client of Target waits before it retries a request.
+	// Evict sends evictions, see EvictWith. If it is nil, evictions are sent through Target. Its client may block a
+	// worker, because it waits before it retries a request.
 	Evict EvictFunc
 
-	// BudgetReader reads the PodDisruptionBudgets of a namespace. Messages about a refused eviction name the budgets that
-	// refuse it. It may be a cache. By default it is Target.
+	// BudgetReader reads the PodDisruptionBudgets of a namespace, which messages about a refused eviction name. It may
+	// be a cache. By default it is Target.
 	BudgetReader client.Reader
 
-	// Clock is the clock. If it is nil, the system's clock is used.
+	// Clock is the system's clock by default.
 	Clock clock.PassiveClock
 
 	// Workers is the number of drains that are processed concurrently. Each drain has at most one eviction or deletion in
@@ -64,27 +64,26 @@ type Options struct {
 	// Metrics is where the metrics are registered. By default they are not registered.
 	Metrics prometheus.Registerer
 
-	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable again.
-	// By default it is always 0.
+	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable
+	// again. By default it is always 0.
 	//
-	// The workers do not process a request whose epoch differs from the current one. They only trigger its machine. Either
-	// the target cluster is unreachable, or the times in the request must still be moved by the duration of an outage.
+	// The workers do not process a request of another epoch, but only trigger its machine. Either the target cluster is
+	// unreachable, or the times in the request must still be moved by the duration of an outage.
 	Epoch func() uint64
 }
 
 // Controller drains Nodes and waits for their volumes, on behalf of the Machine reconciler.
 //
-// The workers continue with a drain until it is done or the caller calls Forget. The caller calls Forget when the
-// machine is paused or deleted, when an update in place is complete, or when the Node must be drained again. The
-// controller may lose its memory at any time. The controller starts no goroutines. Its API calls and their order depend
-// only on the calls that it receives, the API server's answers and the clock.
+// A drain continues until it is done or the caller calls Forget. The controller may lose its memory at any time. It
+// starts no goroutines. Its API calls and their order depend only on the calls that it receives, the API server's
+// answers and the clock.
 type Controller struct {
 	options        Options
 	metrics        metrics
 	work, triggers queueing.Trigger
 
-	// The following fields are the only state of a Controller that is not stored in the API. If this state is lost, the
-	// Controller only makes a few more calls.
+	// The following fields are the only state that is not stored in the API. If this state is lost, the Controller only
+	// makes a few more calls.
 	records     records
 	attachments attachments
 	daemonSets  daemonSets
@@ -93,7 +92,7 @@ type Controller struct {
 	longCalls chan struct{}
 }
 
-// New returns a controller that does nothing until Register and Drain are called.
+// New returns a Controller. It does nothing until Register and Drain are called.
 func New(o Options) *Controller {
 	if o.Evict == nil {
 		o.Evict = evictThrough(o.Target)
@@ -123,9 +122,8 @@ func New(o Options) *Controller {
 	}
 }
 
-// Register adds the controller with its own workers to a manager. Without watch events from the target cluster, the
-// controller notices only within a minute that a PodDisruptionBudget allows evictions again. With events, it notices
-// this at once.
+// Register adds the controller with its own workers to a manager. Without watch events, it can take a minute until the
+// controller notices that a PodDisruptionBudget allows evictions again.
 func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) error {
 	if c.options.Metrics != nil {
 		if err := c.metrics.register(c.options.Metrics); err != nil {
@@ -147,12 +145,11 @@ func (c *Controller) Wiring() wiring.Controller {
 	}
 }
 
-// Triggers returns a source for the Machine controller. It emits a machine when the controller has something new to
-// report about that machine.
+// Triggers returns a source of the machines whose reported outcome has changed.
 func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 
-// Drain returns the progress of the drain of a machine's Node. The workers execute the drain in the background. It
-// makes no API call. Errors of the target cluster are reported in the outcome, and the workers retry.
+// Drain returns the progress of the drain of a machine's Node. It makes no API call, because the workers execute the
+// drain in the background. They retry after errors of the target cluster, and report these errors in the outcome.
 func (c *Controller) Drain(request Request) Outcome {
 	r, before := c.records.admitDrain(request)
 	if why := request.skipReason(); why != "" {
@@ -161,8 +158,8 @@ func (c *Controller) Drain(request Request) Outcome {
 	return c.enqueueUnlessDone(r, before, request)
 }
 
-// CheckAndDrain is like Drain, but its first call for a Node runs the first pass of the drain before it returns. It is
-// for callers that would call again only after a long time. If the Node is empty, such a caller does not have to wait.
+// CheckAndDrain is like Drain, but the first call for a Node also runs the first pass of the drain. With CheckAndDrain,
+// callers that poll rarely do not have to wait for the drain of an empty Node.
 func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome {
 	r, before := c.records.admitDrain(request)
 	if before == nil { // No worker can have the machine yet.
@@ -173,8 +170,7 @@ func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome
 	return c.enqueueUnlessDone(r, before, request)
 }
 
-// enqueueUnlessDone returns the outcome of a drain. If the request differs from the previous one, it also lets a worker
-// check the Node.
+// enqueueUnlessDone returns the outcome of a drain. If the request has changed, a worker checks the Node.
 func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Request) Outcome {
 	outcome := c.records.outcome(&r.drained)
 	if !outcome.Done && (before == nil || !before.equal(request)) {
@@ -183,9 +179,9 @@ func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Reque
 	return outcome
 }
 
-// VolumesDetached reports whether the wait for the volumes of a drained Node has ended, because they are detached or
-// because no further wait is needed. The workers check the volumes in the background. The first call checks the volumes
-// at once, usually without an API call. A machine without volumes therefore continues at once.
+// VolumesDetached reports whether the wait for the volumes of a drained Node has ended. The workers check the volumes
+// in the background. The first call also checks the volumes itself, usually without an API call, so that a machine
+// without volumes continues at once.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
 	r, before := c.records.forVolumes(request)
 	if request.Force {
@@ -205,8 +201,7 @@ func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest
 // Forget stops all work for a machine. Evictions that were sent cannot be undone.
 func (c *Controller) Forget(machine types.NamespacedName) { c.records.forget(machine) }
 
-// Reconcile runs one pass for a machine. The pass checks either the drain or the wait for volumes. If the pass changes
-// the reported outcome, Reconcile triggers the machine.
+// Reconcile runs one pass for a machine. The pass checks either the drain or the wait for volumes.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r, drain, volumes := c.records.task(request.NamespacedName)
 	var (

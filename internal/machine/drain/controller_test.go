@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Before the first pass, nothing is reported. If the node is empty, the controller therefore never reports a waiting
-// drain.
+// Nothing is reported before the first pass, so the drain of an empty node is never reported as waiting.
 //
 // Rule: drains-have-own-workers.
 func TestEmptyNodeIsDoneInTheFirstPass(t *testing.T) {
@@ -105,7 +104,6 @@ func TestSlowEvictionsReleaseTheWorker(t *testing.T) {
 	b.expectEvictions("web-3")
 }
 
-// When a Node is to be drained, it may no longer exist, or another Node may have its name.
 func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	for name, node := range map[string]*corev1.Node{
 		"another": {ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "another"}},
@@ -121,8 +119,8 @@ func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once. The caller's cache may still show a notice that was withdrawn. In this case, no
-// pods may be evicted early.
+// Rule interruption-drains-at-once: the caller's cache may still show a notice that was withdrawn. No pods may be
+// evicted early then.
 func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint

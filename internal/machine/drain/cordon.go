@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// labelValue is the value that Cordon sets for the label that excludes a Node from load balancers. Load balancers only
-	// check that the label exists.
+	// labelValue is the value of the label that excludes a Node from load balancers. Load balancers only check that the
+	// label exists.
 	labelValue = "machinist"
 )
 
@@ -27,9 +27,9 @@ const (
 // cordoned already. It returns the patched Node and does not modify its argument. The argument must have a UID. If
 // another Node has taken the name in the meantime, Cordon returns a conflict and does not change that Node.
 //
-// The node lifecycle controller of Kubernetes adds a taint to each unschedulable Node. For this, it reads and patches
-// the Node. Cordon sets the taint in the same patch, so that this controller has nothing left to do. If the Node has
-// changed in the meantime, Cordon omits the taint, and the node lifecycle controller adds it.
+// The node lifecycle controller of Kubernetes adds a taint to each unschedulable Node. Cordon sets this taint in the
+// same patch, which saves that controller two calls. If the Node has changed in the meantime, Cordon omits the taint,
+// and the node lifecycle controller adds it.
 func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if _, labelled := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]; !labelled {
@@ -55,10 +55,9 @@ func Cordoned(node *corev1.Node) bool {
 	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
 }
 
-// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. Uncordon does not undo what
-// other clients did: if the Node was cordoned before, it stays cordoned, and a label that another client set remains.
-// The same patch removes the given annotations. Agents must not act on these annotations when pods run on the Node
-// again. Uncordon returns a conflict if the Node has changed in the meantime.
+// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. If another client cordoned
+// the Node or set the label, the Node keeps both. The same patch removes the given annotations, so that agents do not
+// act on them when pods run on the Node again. Uncordon returns a conflict if the Node has changed in the meantime.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
@@ -77,15 +76,14 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	return patch.apply(ctx, target, node, "uncordon")
 }
 
-// withoutUnschedulable returns all taints except the one that Kubernetes adds because of spec.unschedulable.
 func withoutUnschedulable(taints []corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeUnschedulable
 	})
 }
 
-// nodePatch is a JSON merge patch. The patch contains a resource version only if it replaces the list of taints. In all
-// other cases, a resource version would only cause conflicts with the heartbeats of the kubelet.
+// nodePatch is a JSON merge patch. The patch contains a resource version only if it replaces the list of taints.
+// Otherwise, a resource version would only cause conflicts with the heartbeats of the kubelet.
 type nodePatch struct {
 	Metadata struct {
 		UID             types.UID      `json:"uid"`
@@ -141,8 +139,8 @@ func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev
 	return patched, nil
 }
 
-// changesUID reports whether the API server refused a patch because the object has another UID. The API server
-// considers such a patch an attempt to change the UID.
+// changesUID reports whether the API server refused a patch because the object has another UID. The API server treats
+// such a patch as an attempt to change the UID.
 func changesUID(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

@@ -16,14 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// daemonSetMemory is how long the controller assumes that a DaemonSet exists after it has read the DaemonSet. If the
-// DaemonSet is deleted in the meantime, the garbage collector deletes its pods anyway, unless a client orphaned the
-// pods on purpose.
+// daemonSetMemory is how long a DaemonSet that was read is assumed to exist. If the DaemonSet is deleted in the
+// meantime, the garbage collector deletes its pods anyway.
 const daemonSetMemory = time.Minute
 
-// daemonSets detects pods whose DaemonSet no longer exists. If the DaemonSet still exists, it would create the pod
-// again. All nodes run pods of the same few DaemonSets. Therefore, each DaemonSet is read once a minute, and not once
-// per node.
+// daemonSets detects pods whose DaemonSet no longer exists. An existing DaemonSet would create an evicted pod again.
+// All nodes run pods of the same few DaemonSets. Therefore, each DaemonSet is read once a minute, and not once per
+// node.
 type daemonSets struct {
 	target client.Reader
 	clock  clock.PassiveClock
@@ -38,8 +37,7 @@ func (d *daemonSets) orphaned(ctx context.Context, pods []corev1.Pod) (map[types
 	for i := range pods {
 		pod := &pods[i]
 		owner := daemonSetOf(pod)
-		// DaemonSets of other API groups are assumed to exist, because the controller only knows that they behave like the
-		// DaemonSets of Kubernetes.
+		// DaemonSets of other API groups are assumed to exist, because the controller cannot read them.
 		if owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/") || orphaned[owner.UID] || d.known(owner.UID) {
 			continue
 		}

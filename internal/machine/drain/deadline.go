@@ -2,15 +2,15 @@ package drain
 
 import "time"
 
-// deadline contains the start and the end of a drain, and calculates the times that matter for one pod. If a drain has
-// no end, a pod is never deleted while a PodDisruptionBudget refuses its eviction.
+// deadline contains the start and the end of a drain. If a drain has no end, a pod is never deleted while a
+// PodDisruptionBudget refuses its eviction.
 type deadline struct {
 	start, end time.Time
 }
 
-// deletionTime returns the time from which a pod with the given grace period is deleted instead of evicted. The result
-// is false if the drain has no deadline. The time is chosen so that the pod can use its full grace period before the
-// deadline, but a pod is never deleted in the first half of the drain.
+// deletionTime returns the time from which a pod is deleted instead of evicted. The result is false if the drain has no
+// deadline. The pod can use its full grace period before the deadline. However, no pod is deleted in the first half of
+// the drain.
 func (d deadline) deletionTime(grace time.Duration) (time.Time, bool) {
 	if d.end.IsZero() {
 		return time.Time{}, false
@@ -19,13 +19,11 @@ func (d deadline) deletionTime(grace time.Duration) (time.Time, bool) {
 	return d.end.Add(-min(grace, length/2)), true
 }
 
-// isDeletionTime reports whether it is time to delete a pod with the given grace period, instead of evicting it.
 func (d deadline) isDeletionTime(grace time.Duration, now time.Time) bool {
 	moment, ok := d.deletionTime(grace)
 	return ok && !now.Before(moment)
 }
 
-// isOver reports whether the deadline has passed.
 func (d deadline) isOver(now time.Time) bool {
 	return !d.end.IsZero() && !now.Before(d.end)
 }
@@ -37,8 +35,8 @@ func (d deadline) remainingGrace(grace time.Duration, now time.Time) int64 {
 	return int64(left / time.Second)
 }
 
-// countsAsGoneAt gets the time at which a terminating pod should have ended. It returns the time from which the drain
-// no longer waits for this pod.
+// countsAsGoneAt returns the time from which the drain no longer waits for a terminating pod. The argument is the time
+// at which the pod should have ended.
 func (d deadline) countsAsGoneAt(ends time.Time) (time.Time, bool) {
 	if d.end.IsZero() {
 		return time.Time{}, false

@@ -8,9 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPodsAreEvictedThenDeleted checks random drains shortly before and after the time at which pods are no longer
-// evicted but deleted. Before this time, the pod must be evicted. Afterwards, the pod must be deleted, with the rest of
-// its grace period.
+// TestPodsAreEvictedThenDeleted checks random drains shortly before and after the time at which pods are deleted
+// instead of evicted.
 //
 // Rule: budgets-hold-until-deadline.
 func TestPodsAreEvictedThenDeleted(t *testing.T) {
@@ -24,7 +23,7 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 		in := Input{
 			Pods:  []corev1.Pod{aPod("a/web", withGrace(asked))},
 			Start: noon, Deadline: noon.Add(length), NodeReachable: true,
-			// Most of the times are close to the start of the deletion; the others are random.
+			// Most of the times are close to the start of the deletion. The others are random.
 			Now: noon.Add(length - time.Duration(asked)*time.Second + time.Duration(r.Int64N(5)-2)*time.Second),
 		}
 		switch r.IntN(3) {
@@ -35,7 +34,6 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 		}
 		step := Plan(in).Steps[0]
 
-		// Check the rule with times in seconds.
 		left, used := in.Deadline.Sub(in.Now).Seconds(), max(float64(asked), 1)
 		if left > min(used, length.Seconds()/2) {
 			if step.Action != Evict {

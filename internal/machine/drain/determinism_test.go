@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// simulation runs a controller without goroutines. agenda contains the machines to process next.
+// simulation runs a controller without goroutines. The agenda contains the machines to process next.
 type simulation struct {
 	*bench
 	agenda  []types.NamespacedName
 	history []string // calls, triggers and work in order
 }
 
-// simulate creates a simulation. In it, budgets refuse evictions, DaemonSets do not exist, and volumes stay attached.
+// simulate creates a simulation in which budgets refuse evictions, DaemonSets do not exist, and volumes stay attached.
 func simulate(t *testing.T) *simulation {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
@@ -140,7 +140,6 @@ func TestSameInputsResultInTheSameCallsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// difference describes the first difference between two histories.
 func difference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

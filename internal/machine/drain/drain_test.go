@@ -159,7 +159,7 @@ func TestPodsAreDeletedWithGraceNearTheDeadline(t *testing.T) {
 	drains.awaitOne(machine, "the drain", isDone)
 }
 
-// The second deletion of a terminating pod shortens its grace period, but does not remove the pod at once.
+// A second deletion with a grace period does not remove the pod at once.
 //
 // Rule: budgets-hold-until-deadline.
 func TestLongGracePeriodIsShortenedAtTheDeadline(t *testing.T) {
@@ -358,7 +358,7 @@ func TestCordonAndUncordon(t *testing.T) {
 			test.edit(node)
 			c.create(node)
 			given := node.DeepCopy()
-			// If the kubelet sends a heartbeat between the read of the Node and the patch, the patch must not cause a conflict.
+			// A heartbeat of the kubelet between the read of the Node and the patch must not cause a conflict.
 			updated := node.DeepCopy()
 			updated.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			if err := c.Status().Patch(ctx, updated, client.MergeFrom(node)); err != nil {

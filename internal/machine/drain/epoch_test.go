@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// While the cluster is unreachable, the workers do not wait in calls to it. When the cluster is reachable again, they
-// do not act on the old deadline, which may have passed in the meantime.
+// While the cluster is unreachable, the workers do not call it. Afterwards, they do not act on the old deadline, which
+// may have passed in the meantime.
 //
 // Rule: outage-extends-drain.
 func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {

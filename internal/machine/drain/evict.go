@@ -23,15 +23,13 @@ const (
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// quickTimeout is the time limit of an eviction or deletion. It is short because an admission webhook that hangs must
-	// not block the workers for long. If the API server does not answer in time, later calls for the same pod may take up
-	// to maxTimeout, because some of them would never succeed otherwise: if the webhook may be ignored, the API server
-	// waits up to 30 seconds for the webhook and then evicts the pod. Controller.longCalls limits how many workers wait
-	// for such calls.
+	// quickTimeout is the time limit of an eviction or deletion. It is short because an admission webhook that hangs
+	// must not block the workers for long. After a call without an answer, the next calls for the same pod may take up
+	// to maxTimeout. If the webhook may be ignored, the API server evicts the pod after up to 30 seconds.
+	// Controller.longCalls limits how many workers wait for such calls.
 	quickTimeout = 3 * time.Second
 	maxTimeout   = 35 * time.Second
 
-	// maxReason is the maximum number of characters of an API server's error that a message quotes.
 	maxReason = 256
 )
 
@@ -40,8 +38,8 @@ type EvictFunc func(ctx context.Context, eviction *policyv1.Eviction) error
 
 // EvictWith returns an EvictFunc that uses its own connection to the target cluster. httpClient may be nil.
 //
-// If the API server answers with Retry-After, the clients of client-go wait and retry up to ten times. This would block
-// a worker for minutes if the disruption controller has not processed a PodDisruptionBudget yet.
+// After an answer with Retry-After, the clients of client-go wait and retry up to ten times. This would block a worker
+// for minutes if the disruption controller has not processed a PodDisruptionBudget yet.
 func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
@@ -58,8 +56,8 @@ func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) 
 		return nil, fmt.Errorf("create a client for evictions: %w", err)
 	}
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
-		// Call Get, not Error: if a pod has two PodDisruptionBudgets, the API server returns a failed Status with the HTTP
-		// code of a success.
+		// Call Get, not Error. If a pod has two PodDisruptionBudgets, the API server returns a failed Status with the
+		// HTTP code of a success.
 		_, err := connection.Post().
 			Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
 			Body(eviction).MaxRetries(0).Do(ctx).Get()
@@ -67,7 +65,6 @@ func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) 
 	}, nil
 }
 
-// evictThrough returns an EvictFunc that uses a client.
 func evictThrough(target client.Client) EvictFunc {
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eviction.Namespace, Name: eviction.Name}}
@@ -75,8 +72,8 @@ func evictThrough(target client.Client) EvictFunc {
 	}
 }
 
-// call sends the eviction or deletion of a step to the API server. The request contains the UID, so that it does not
-// affect another pod with the same name.
+// call sends the eviction or deletion of a step to the API server. The UID precondition protects another pod with the
+// same name.
 func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -115,8 +112,8 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 	case err == nil:
 		return evicted, Attempt{}
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// A conflict means that the UID differs: another pod has taken the name. If the conflict had another cause, the next
-		// check still finds the pod.
+		// After a conflict, another pod has taken the name. If the conflict had another cause, the next check still
+		// finds the pod.
 		return gone, Attempt{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		try.Refused, try.Why = true, rejection(err)
@@ -136,7 +133,6 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 	return failed, try
 }
 
-// rejection returns the API server's explanation of why a PodDisruptionBudget refused an eviction.
 func rejection(err error) string {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
 		return shorten(cause.Message)
@@ -144,7 +140,6 @@ func rejection(err error) string {
 	return shorten(err.Error())
 }
 
-// answered reports whether the API server answered the request, either with success or with an error.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return err == nil || errors.As(err, &status)

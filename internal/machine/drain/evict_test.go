@@ -108,7 +108,7 @@ func TestResultOfAnAttempt(t *testing.T) {
 	}
 }
 
-// If the client slept for the Retry-After of the API server, it would block a worker.
+// A client that sleeps for the Retry-After of the API server would block a worker.
 func TestClientDoesNotRetryEvictions(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

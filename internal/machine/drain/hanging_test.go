@@ -128,7 +128,7 @@ func TestCallIsPostponedWhileTooManyOthersTakeLong(t *testing.T) {
 	b.expectEvictions("hangs")
 }
 
-// A pod whose first deletion waited for other calls could block its node beyond the deadline.
+// A pod whose first deletion waits for other calls could block its node beyond the deadline.
 //
 // Rule: hanging-evictions-limited.
 func TestFirstDeletionIsNotPostponed(t *testing.T) {

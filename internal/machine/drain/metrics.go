@@ -12,7 +12,7 @@ type result string
 
 const (
 	evicted   result = "evicted"
-	deleted   result = "deleted"   // near the deadline, when PodDisruptionBudgets no longer apply
+	deleted   result = "deleted"   // near the deadline of the drain
 	blocked   result = "blocked"   // by a PodDisruptionBudget
 	throttled result = "throttled" // by the API server, which names the time to wait
 	gone      result = "gone"      // the pod no longer exists

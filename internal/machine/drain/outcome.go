@@ -11,10 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxNamed is the maximum number of pods or volumes that a message names.
 const maxNamed = 5
 
-// finish records that a drain has ended.
 func (c *Controller) finish(r *record, reason, message string) {
 	c.records.setOutcome(&r.drained, Outcome{Done: true, Reason: reason, Message: message,
 		LastPodGone: c.options.Clock.Now()})
@@ -38,23 +36,22 @@ func (c *Controller) reportError(outcome *Outcome, report *report, err error) {
 		Attached: before.Attached})
 }
 
-// isDenial reports whether the API server denies access to what the drain must read. A missing permission is not an
-// outage: the error remains until an administrator grants the permission.
+// isDenial reports whether a permission of the controller is missing. Such an error is not an outage: it remains until
+// an administrator grants the permission.
 func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// reportDenial records that the controller is not allowed to read the pods of the node, and returns the time until the
-// next attempt. The controller does not evict pods that it cannot see, even after the deadline, because the deadline
-// applies only to known pods. The instance therefore remains until an administrator grants the permission or forces the
-// deletion.
+// reportDenial records that the controller may not read the pods of the node, and returns the time until the next
+// attempt. The controller never evicts pods that it cannot see, even after the deadline. The instance remains until an
+// administrator grants the permission or forces the deletion.
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
 	next = min(firstRetry<<min(pass.denials, 10), idleRecheck)
 	pass.denials++
 
-	const rule = "Machinist may not read which pods run on node %s, and does not %s pods that it cannot see."
+	const rule = "Machinist has no permission to list the pods of node %s, and does not %s pods that it cannot see."
 	message, overdue := fmt.Sprintf(rule, request.Node, "evict"), false
 	if end := (deadline{start: request.Start, end: request.Deadline}); end.isOver(now) {
 		overdue = true
@@ -126,7 +123,6 @@ func blockersKey(all []Blocker) string {
 	return b.String()
 }
 
-// joinNames joins the names of the first few items.
 func joinNames[T any](all []T, name func(T) string) string {
 	var names []string
 	for _, one := range all[:min(len(all), maxNamed)] {
@@ -142,19 +138,18 @@ func joinNames[T any](all []T, name func(T) string) string {
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report contains the reason and message that a machine's condition shows while the machine waits. A new reason is
-// reported at once, because users and other controllers act on it. While the reason stays the same, the message changes
-// only if its subject changes, and at most once per rewriteInterval, because each change causes a write.
+// report contains the reason and message of a machine's condition while the machine waits. A new reason is reported at
+// once, because users and other controllers act on it. Otherwise, the message changes only if its subject changes, and
+// at most once per rewriteInterval, because each change causes a write.
 type report struct {
 	reason, message string
 
-	subject   string // the set of blockers or volumes that the message lists
+	subject   string // the blockers or volumes that the message lists
 	rewritten time.Time
 }
 
-// update replaces the reason and message if a change is allowed now. If the change must be delayed, it returns the
-// remaining time. It returns 0 if no change is delayed. If the subject of the first report is empty, the second report
-// may follow without a delay.
+// update replaces the reason and message if a change is allowed now. Otherwise, update returns the remaining time. If
+// the first report has no subject, the second report may follow without a delay.
 func (r *report) update(reason, message, subject string, now time.Time) time.Duration {
 	switch {
 	case r.reason == "":

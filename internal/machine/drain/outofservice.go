@@ -14,12 +14,11 @@ import (
 // outOfServiceValue is the usual value of the taint. No program checks it.
 const outOfServiceValue = "nodeshutdown"
 
-// OutOfService declares with a taint that a Node's machine does not run and will never run again. It sends one patch,
-// or none if the Node has the taint already.
+// OutOfService adds the out-of-service taint to a Node. It sends one patch, or none if the Node has the taint already.
 //
-// The declaration must be true. Kubernetes then deletes all pods of the Node that do not tolerate the taint. If the
-// Node is not Ready, it removes these pods without waiting for the kubelet, and detaches their volumes without checking
-// whether they are mounted. Without the taint, that takes six minutes.
+// The instance must be stopped and must never run again. Kubernetes then deletes all pods of the Node that do not
+// tolerate the taint. If the Node is not Ready, Kubernetes removes these pods without waiting for the kubelet, and
+// detaches their volumes without checking whether they are mounted. Without the taint, that takes six minutes.
 //
 // OutOfService returns the patched Node and does not modify its argument. It returns a conflict if the Node has
 // changed.

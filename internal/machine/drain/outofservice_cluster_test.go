@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// TestKubernetesDetachesVolumesOfOutOfServiceNode checks the behavior of Kubernetes on which OutOfService relies. The
-// kubelet of the pod will never confirm that the pod has ended, but Kubernetes removes the pod. Kubernetes also
-// detaches its volume, although the Node still reports that the volume is in use.
+// TestKubernetesDetachesVolumesOfOutOfServiceNode checks the behavior of Kubernetes on which OutOfService relies.
+// Kubernetes removes the pod, although no kubelet confirms that the pod has ended. Kubernetes also detaches its volume,
+// although the Node still reports that the volume is in use.
 //
 // Rule: out-of-service-taint.
 func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
@@ -78,7 +78,6 @@ func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
 	}
 }
 
-// claim creates a bound PersistentVolumeClaim. It returns an edit that adds the claim to a pod.
 func (c *cluster) claim(name string) func(*corev1.Pod) {
 	c.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

@@ -30,7 +30,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	case err != nil:
 		return 0, err
 	case request.Epoch != c.options.Epoch():
-		// planDrain may have taken so long that an outage has begun or ended in the meantime.
+		// An outage may have begun or ended during planDrain.
 		c.triggers.Enqueue(request.Machine)
 		return 0, nil
 	}
@@ -62,7 +62,6 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	return next, nil
 }
 
-// planDrain reads the inputs of the plan and calls Plan.
 func (c *Controller) planDrain(ctx context.Context, r *record, request Request) (Decision, error) {
 	in, err := c.observe(ctx, r, request.Node)
 	if err != nil {
@@ -116,8 +115,8 @@ func (c *Controller) currentAttempts(r *record, pods []corev1.Pod) map[types.UID
 	return attempts
 }
 
-// node returns the current Node, or nil if it no longer exists. If another Node has taken the name, node returns nil as
-// well, because the pods of that Node must not be evicted.
+// node returns the current Node, or nil if it no longer exists. If another Node has taken the name, node also returns
+// nil, because the pods of that Node must not be evicted.
 func (c *Controller) node(ctx context.Context, subject Subject) (*corev1.Node, error) {
 	var node corev1.Node
 	err := c.options.Target.Get(ctx, types.NamespacedName{Name: subject.Node}, &node)
@@ -155,9 +154,8 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 	}
 }
 
-// mayTakeLong reports whether an earlier call for the same pod and the same action got no answer from the API server.
-// The first deletion of a pod is always sent at once, even if its evictions got no answer, because deletePatience
-// begins with the first deletion.
+// mayTakeLong reports whether an earlier call for the same pod and the same action got no answer. The first deletion of
+// a pod is always sent at once, because deletePatience begins with the first deletion.
 func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
 
 // sendOne evicts or deletes one pod and stores the result. It postpones a call that may take long if too many others
@@ -193,7 +191,7 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {
 		var budgets policyv1.PodDisruptionBudgetList
 		if err := c.options.BudgetReader.List(ctx, &budgets, client.InNamespace(s.Pod.Namespace)); err != nil {
-			// The refusal itself is known; only the names of the budgets are missing from its explanation.
+			// The eviction was refused anyway. Only its explanation lacks the names of the budgets.
 			logger.Info("Cannot list PodDisruptionBudgets", "namespace", s.Pod.Namespace, "error", err.Error())
 		}
 		explain(&try, result, assess(s.pod, budgets.Items))

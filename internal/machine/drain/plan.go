@@ -23,13 +23,11 @@ const (
 	// grace period. The kubelet needs some time to stop the containers and to report that they have ended.
 	terminationLeeway = 10 * time.Second
 
-	// slowTermination is the time after which a pod that is still terminating is reported as blocking the drain.
 	slowTermination = time.Minute
 
-	// NotReadyPatience applies to a node whose kubelet reports that the node is not Ready. It is how long the drain waits
-	// for a terminating pod after the pod's grace period has ended. If the container runtime has failed or a disk is
-	// read-only, the kubelet never ends the pod. By default, Kubernetes also waits this long before it evicts the pods of
-	// such a node.
+	// NotReadyPatience is how long the drain of a node that is not Ready waits for a terminating pod after its grace
+	// period. If the container runtime has failed or a disk is read-only, the kubelet never ends the pod. By default,
+	// Kubernetes also waits this long before it evicts the pods of such a node.
 	NotReadyPatience = 5 * time.Minute
 
 	// deletePatience is how long a failed deletion of a pod is retried. Afterwards, the drain continues without the pod.
@@ -55,27 +53,26 @@ const (
 	Delete Action = "delete"
 )
 
-// Input is the input of Plan.
+// Input describes the drain of a node at one point in time.
 type Input struct {
 	// Pods are all pods of the node.
 	Pods []corev1.Pod
 	// Now is the time of the plan.
 	Now time.Time
-	// Start and Deadline are the start and the deadline of the drain. A zero Deadline means that there is none: If
-	// Deadline is zero, there is no deadline, and PodDisruptionBudgets are respected without a time limit.
+	// Start and Deadline are the start and the deadline of the drain. Without a Deadline, PodDisruptionBudgets are
+	// respected without a time limit.
 	Start, Deadline time.Time
 	// NodeReachable is false if the node's kubelet no longer updates the status of the node. The API server then cannot
 	// learn that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node is
-	// Ready, or if the kubelet does not report the state of the node.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. Zero means Ready or
+	// unknown.
 	NotReadySince time.Time
 	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like all other pods, because
 	// no controller would create them again.
 	Orphaned map[types.UID]bool
-	// Successors contains pods that appeared on the node after another pod of the same controller was evicted from the
-	// node, by the UID of the new pod. The value is the time between that eviction and the first check that found the
-	// successor.
+	// Successors contains pods that appeared on the node after another pod of the same controller was evicted, by UID.
+	// The value is the time between that eviction and the first check that found the pod.
 	Successors map[types.UID]time.Duration
 	// Attempts contains the results of earlier attempts, by the UID of the pod.
 	Attempts map[types.UID]Attempt
@@ -92,8 +89,8 @@ type Attempt struct {
 	NotBefore time.Time
 	// Deleting is the time of the first attempt to delete the pod. It is zero if only evictions were sent.
 	Deleting time.Time
-	// Unanswered is the last action that got no answer from the API server. It is empty if the API server answered all
-	// calls. The next call for that action may take long.
+	// Unanswered is the last action that got no answer from the API server. The next call for that action may take
+	// long.
 	Unanswered Action
 	// Refused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
 	// PodDisruptionBudgets that select the pod, if the controller could read them.
@@ -111,10 +108,10 @@ type Decision struct {
 	Steps []Step
 	// Done is true if there is no pod left to wait for.
 	Done bool
-	// Forced is true if the deadline is so near that at least one of the remaining pods must be deleted, or was already
+	// Forced is true if the deadline is so near that at least one remaining pod must be deleted, or was already
 	// deleted.
 	Forced bool
-	// RecheckAfter is the time between two checks while pods are leaving. The caller stores it for the next Input.
+	// RecheckAfter is the time between two checks while pods are terminating. The caller stores it for the next Input.
 	RecheckAfter time.Duration
 	// Next is the time until the next check. It is 0 if the drain is done.
 	Next time.Duration
@@ -124,11 +121,11 @@ type Decision struct {
 type Step struct {
 	Pod types.NamespacedName
 	UID types.UID
-	// Action is the action for the pod.
+	// Action is what to do with the pod.
 	Action Action
 	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the pod's own grace period.
 	Grace int64
-	// Why explains the action.
+	// Why explains the action to users.
 	Why string
 	// Slow is true if the pod has been terminating for a long time.
 	Slow bool
@@ -138,7 +135,7 @@ type Step struct {
 	pod      *corev1.Pod
 	turn     turn
 	priority int32
-	forced   bool // the time has come from which the pod is deleted
+	forced   bool // The pod is deleted now instead of evicted.
 	// dueAt is the time at which the next check of the pod is needed. It is zero if no time is known.
 	dueAt time.Time
 }
@@ -160,8 +157,7 @@ type Blocker struct {
 //
 // PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From this time on, Plan
 // deletes the pod even if other pods should be evicted first. The grace period is the rest of the original one, at
-// least one second. If a pod still exists although it was deleted, the drain waits for it until shortly after the
-// deadline.
+// least one second. The drain waits for deleted pods until shortly after the deadline.
 func Plan(in Input) Decision {
 	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline}}
 	d := Decision{Steps: make([]Step, 0, len(in.Pods))}
@@ -179,17 +175,14 @@ func Plan(in Input) Decision {
 	return d
 }
 
-// pending reports whether the drain waits for the pod.
 func (s Step) pending() bool {
 	return s.Action != Skip && s.Action != Ignore
 }
 
-// due reports whether an eviction or deletion must be sent for the pod.
 func (s Step) due() bool {
 	return s.Action == Evict || s.Action == Delete
 }
 
-// leaveBehind marks the pod so that the drain continues without it.
 func (s *Step) leaveBehind(why string) {
 	s.Action, s.Left, s.Why = Ignore, true, why
 }
@@ -242,7 +235,6 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	return s
 }
 
-// planTermination decides what to do with a terminating pod.
 func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 	if !p.NodeReachable {
 		s.leaveBehind("terminating on an unreachable node, whose kubelet cannot confirm that the pod has ended")
@@ -279,9 +271,9 @@ func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// abandonTime applies to terminating pods on a node that is not Ready. It returns the time from which the drain no
-// longer waits for such a pod. The argument is the time at which the grace period of the pod ends. The drain must also
-// have lasted for NotReadyPatience. Its start comes from our own clock, and is moved when there was an outage.
+// abandonTime returns the time from which the drain no longer waits for a terminating pod on a node that is not Ready.
+// The argument is the time at which the grace period of the pod ends. The drain must have lasted for NotReadyPatience
+// too, because only its start comes from this process's clock.
 func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false
@@ -295,8 +287,8 @@ func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 	return since.Add(NotReadyPatience), true
 }
 
-// planDeletion decides that a pod is deleted, unless the next attempt is not due yet. If deletions have failed for
-// deletePatience, the drain continues without the pod.
+// planDeletion deletes a pod, unless the next attempt is not due yet. If deletions have failed for deletePatience, the
+// drain continues without the pod.
 func (p *planner) planDeletion(s *Step, grace int64, why string) {
 	s.forced = true
 	if try := p.Attempts[s.UID]; !try.Deleting.IsZero() {
@@ -312,8 +304,6 @@ func (p *planner) planDeletion(s *Step, grace int64, why string) {
 	s.Action, s.Grace, s.Why = Delete, grace, why
 }
 
-// planEviction decides what to do with a pod that must not be deleted yet, because PodDisruptionBudgets still protect
-// it.
 func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 	if try, tried := p.Attempts[s.UID]; tried && p.Now.Before(try.NotBefore) {
 		s.Action, s.Why, s.dueAt = Block, try.Why, try.NotBefore
@@ -328,8 +318,8 @@ func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// blockLaterTurns sets the action Block for pods that must wait until all pods with an earlier turn are gone. These
-// pods are still deleted when the deadline is near.
+// blockLaterTurns blocks pods that must wait until all pods with an earlier turn are gone. These pods are still deleted
+// when the deadline is near.
 func (p *planner) blockLaterTurns(steps []Step) {
 	i := slices.IndexFunc(steps, Step.pending)
 	if i < 0 {
@@ -343,7 +333,6 @@ func (p *planner) blockLaterTurns(steps []Step) {
 	}
 }
 
-// nextCheck returns the value for Decision.RecheckAfter, and the time until the next check.
 func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 	recheck = min(max(2*p.RecheckAfter, minRecheck), maxRecheck)
 	next = idleRecheck
@@ -362,8 +351,7 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 }
 
 // blockers returns the pods that block the drain, sorted by name. A pod blocks the drain if its eviction or deletion
-// failed, or if it is slow to terminate. A pod does not block the drain if it is terminating normally, or if no
-// eviction was sent yet.
+// failed, or if it is slow to terminate.
 func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 	var all []Blocker
 	for _, s := range steps {

@@ -15,10 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulation. In the simulation,
-// budgets refuse evictions, and pods need time to end. Some pods never end, and others cannot be deleted. The test
-// checks that every drain ends. It also checks invariant I7: no pod is deleted too early or without a grace period, and
-// no pod is forgotten.
+// TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulation. Budgets refuse
+// evictions, and pods need time to end. Some pods never end, and others cannot be deleted. Every drain must end. By
+// invariant I7, no pod is deleted too early or without a grace period, and no pod is forgotten.
 //
 // Rule: budgets-hold-until-deadline.
 func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
@@ -110,7 +109,6 @@ func (w *world) drain(t *testing.T) {
 	}
 }
 
-// checkTurns checks that no pod is evicted before all pods of earlier turns are gone.
 func (w *world) checkTurns(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
 		if s.Action == Evict && slices.ContainsFunc(d.Steps, func(other Step) bool {
@@ -186,7 +184,7 @@ func (w *world) evict(p *worldPod, s Step) error {
 
 func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
 
-// delete deletes a pod as the API server does: the first deletion sets the grace period, and later deletions can only
+// delete deletes a pod as the API server does. The first deletion sets the grace period, and later deletions can only
 // shorten it.
 func (w *world) delete(p *worldPod, grace int64) error {
 	if p.undeletable {
@@ -202,7 +200,6 @@ func (w *world) delete(p *worldPod, grace int64) error {
 	return nil
 }
 
-// pass advances the clock. The kubelet removes the pods that have ended.
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	var left []*worldPod

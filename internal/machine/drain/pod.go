@@ -11,25 +11,23 @@ const (
 	// defaultGrace is the default of the API server for pods without a termination grace period.
 	defaultGrace = 30 * time.Second
 
-	// minGrace is the shortest grace period that the controller requests for a pod. If the grace period were 0, the API
-	// server would remove the pod while its containers still run.
+	// minGrace is the shortest grace period that the controller requests for a pod. With 0, the API server would remove
+	// the pod while its containers still run.
 	minGrace = time.Second
 
 	// maxGrace is the maximum grace period, because time.Duration cannot represent much longer ones.
 	maxGrace = 365 * 24 * time.Hour
 
-	// criticalPriority is the lowest priority of system pods. Higher priorities are reserved for the system too.
+	// criticalPriority is the lowest priority of system pods.
 	criticalPriority = 2_000_000_000
 )
 
-// isMirror reports whether a pod is the mirror pod of a static pod. The kubelet creates it again whenever it is
-// deleted.
+// isMirror reports whether a pod is the mirror pod of a static pod. The kubelet creates a deleted mirror pod again.
 func isMirror(pod *corev1.Pod) bool {
 	_, found := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return found
 }
 
-// isFinished reports whether all containers of a pod have ended permanently.
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -55,7 +53,7 @@ func priority(pod *corev1.Pod) int32 {
 }
 
 // daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. It ignores the API group, because
-// DaemonSets of other API groups also create a new pod on a cordoned node as soon as the old pod is gone.
+// DaemonSets of other API groups also create a new pod on a cordoned node.
 func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return owner
@@ -63,7 +61,6 @@ func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return nil
 }
 
-// grace returns the grace period of the pod, at least minGrace.
 func grace(pod *corev1.Pod) time.Duration {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGrace

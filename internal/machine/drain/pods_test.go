@@ -60,7 +60,6 @@ func mirror(p *corev1.Pod) {
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-// terminating marks a pod as deleted at the given time, with the fields that the API server would set.
 func terminating(since time.Time, grace int64) podOption {
 	return func(p *corev1.Pod) {
 		ends := metav1.NewTime(since.Add(time.Duration(grace) * time.Second))

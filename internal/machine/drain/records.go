@@ -7,13 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// records stores what the controller knows about the machines that it drains.
 type records struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]*record
 }
 
-// record is what the controller knows about one machine.
 type record struct {
 	uid types.UID
 
@@ -25,31 +23,27 @@ type record struct {
 	// triggered contains pods that may be tried again now, because their PodDisruptionBudget has changed.
 	triggered map[types.UID]bool
 
-	// The following fields are stored by one pass and used by the next one. They need no lock, because the queue never
-	// gives a machine to two workers at the same time.
+	// The following fields need no lock, because the queue never gives a machine to two workers at the same time.
 	drainPass   drainPass
 	volumesPass volumesPass
 }
 
-// drainPass is the state of a drain that one pass stores for the next one.
 type drainPass struct {
 	recheck  time.Duration
 	attempts map[types.UID]Attempt
-	// tracker finds new pods that their controller creates on the node although the node is cordoned.
-	tracker successorTracker
-	report  report
-	denials int // consecutive
+	tracker  successorTracker
+	report   report
+	denials  int // consecutive
 }
 
-// volumesPass is the state of a wait for volumes that one pass stores for the next one.
 type volumesPass struct {
 	recheck time.Duration
 	since   time.Time // the minimum freshness of the next read
 	report  report
 }
 
-// admitDrain stores a request in the record of its machine. The result before is the previous request for the Node. It
-// is nil if there is none.
+// admitDrain stores a request in the record of its machine. It also returns the previous request for the Node, or nil
+// if there is none.
 func (m *records) admitDrain(request Request) (r *record, before *Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,8 +56,8 @@ func (m *records) admitDrain(request Request) (r *record, before *Request) {
 	return r, before
 }
 
-// forVolumes returns the record for a request. The result before is the previous request of the same wait. It is nil if
-// the request starts a new wait: if it is the first request for the Node, or if the previous wait is over.
+// forVolumes returns the record for a request. It also returns the previous request of the same wait, or nil if the
+// request starts a new wait.
 func (m *records) forVolumes(request VolumesRequest) (r *record, before *VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +72,6 @@ func (m *records) forVolumes(request VolumesRequest) (r *record, before *Volumes
 	return r, r.volumes
 }
 
-// admitVolumes stores a request in its record, where the workers find it.
 func (m *records) admitVolumes(r *record, request VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,8 +87,6 @@ func (m *records) newRecord(machine types.NamespacedName, uid types.UID) *record
 	return r
 }
 
-// task returns the work to do for a machine. It returns a drain if one is in progress, otherwise a wait for volumes, or
-// neither.
 func (m *records) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,15 +115,14 @@ func (m *records) forget(machine types.NamespacedName) {
 	delete(m.machines, machine)
 }
 
-// outcome returns a copy of an outcome in a record.
 func (m *records) outcome(of *Outcome) Outcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return *of
 }
 
-// setOutcome replaces an outcome in a record, unless the drain or wait is done already. This matters if the drain was
-// forced while a pass was running: the result of that pass must not replace the outcome.
+// setOutcome replaces an outcome in a record, unless the drain or wait is done already. If a drain was forced during a
+// pass, the result of that pass must not replace the outcome.
 func (m *records) setOutcome(of *Outcome, to Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +131,6 @@ func (m *records) setOutcome(of *Outcome, to Outcome) {
 	}
 }
 
-// takeTriggered returns the pods that may be tried again now, and clears the list.
 func (m *records) takeTriggered(r *record) map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

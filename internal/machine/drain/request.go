@@ -30,29 +30,26 @@ type Subject struct {
 type Request struct {
 	Subject
 
-	// The caller stores Start and Deadline, and moves both after an outage of the target cluster. If Deadline is zero,
-	// there is no deadline.
+	// Start and Deadline are stored by the caller, who moves both after an outage of the target cluster. A zero
+	// Deadline means that there is no deadline.
 	Start, Deadline time.Time
 
-	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed. In
-	// this case, the worker reads the Node before it sends evictions. If the Node no longer announces the removal, the
-	// caller's cache was outdated, and the worker sends nothing.
+	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed.
+	// The worker then reads the Node before it sends evictions. If the Node no longer announces the removal, the worker
+	// sends nothing.
 	Announced bool
 
-	// NodeReachable is false if the node's kubelet no longer reports its status. In this case, terminating pods count as
-	// gone.
+	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
 	NodeReachable bool
 
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node is
-	// Ready, or if the kubelet does not report the state of the node. If it is set, a terminating pod counts as gone after
-	// NotReadyPatience.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. Zero means Ready or
+	// unknown. If it is set, a terminating pod counts as gone after NotReadyPatience.
 	NotReadySince time.Time
 
 	// Skip prevents the start of the drain. If it is set during a drain, the drain ends and no more pods are evicted.
 	Skip bool
 }
 
-// skipReason returns the reason why the drain is skipped. It is empty if the Node must be drained.
 func (r Request) skipReason() string {
 	switch {
 	case r.Force:
@@ -71,8 +68,7 @@ func (r Request) equal(other Request) bool {
 	return r == other
 }
 
-// longTimeout returns the time limit for a call if an earlier call for the same pod got no answer from the API server.
-// If only little time is left until the deadline, the limit is a quarter of it, so that there is time for other calls.
+// longTimeout returns the time limit for a call that may take long. It leaves time for other calls before the deadline.
 func (r Request) longTimeout(now time.Time) time.Duration {
 	if r.Deadline.IsZero() {
 		return maxTimeout
@@ -80,9 +76,9 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
 }
 
-// VolumesRequest requests a wait for the volumes of a drained Node. Do not request a wait for an unreachable node whose
-// instance may still run, because no controller detaches the volumes of such a node. When a wait is over, a request
-// with a later value of Drained starts another wait.
+// VolumesRequest requests a wait for the volumes of a drained Node. If an unreachable node may still run, no controller
+// detaches its volumes, so a caller must not wait for them. When a wait is over, a request with a later value of
+// Drained starts another wait.
 type VolumesRequest struct {
 	Subject
 
@@ -97,7 +93,6 @@ type VolumesRequest struct {
 	Timeout time.Duration
 }
 
-// timeLeft returns the time that remains until the wait for volumes times out.
 func (r VolumesRequest) timeLeft(now time.Time) time.Duration {
 	return r.Drained.Add(r.Timeout).Sub(now)
 }
@@ -107,9 +102,9 @@ type Outcome struct {
 	// Done is true if the drain or the wait is over.
 	Done bool
 
-	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. They are empty until
-	// a worker has checked the Node. While the machine waits and the reason stays the same, the message changes only if
-	// the set of blockers changes, and at most every 30 s.
+	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. They are empty
+	// until a worker has checked the Node. While the reason stays the same, the message changes only if the set of
+	// blockers changes, and at most every 30 s.
 	Reason, Message string
 
 	// Blocked contains the pods that block the drain now.
@@ -125,7 +120,6 @@ type Outcome struct {
 	LastPodGone time.Time
 }
 
-// sameReport reports whether both outcomes have the same reason and message.
 func (o Outcome) sameReport(other Outcome) bool {
 	return o.Done == other.Done && o.Reason == other.Reason && o.Message == other.Message
 }

@@ -8,13 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// schedulerLag is the maximum delay of the scheduler's cache. During this time after a node is cordoned, the scheduler
-// may still assign pods to the node even if they do not tolerate the cordon.
+// schedulerLag is the maximum delay of the scheduler's cache. During this time after a cordon, the scheduler may still
+// assign pods to the node.
 const schedulerLag = 10 * time.Second
 
-// wouldReturn reports whether the eviction of a pod would be useless. It is useless if the pod is itself the successor
-// of an evicted pod, and its controller would create another successor on the same node. The controller does so if the
-// pod tolerates the cordon, or if the pod template names the node.
+// wouldReturn reports whether the eviction of a pod would be useless, because its controller would create another pod
+// on the same node. The controller does so if the pod tolerates the cordon, or if the pod template names the node.
 func (p *planner) wouldReturn(pod *corev1.Pod) bool {
 	after, successor := p.Successors[pod.UID]
 	return successor && (toleratesCordon(pod) || after >= schedulerLag)
@@ -24,14 +23,13 @@ func (p *planner) wouldReturn(pod *corev1.Pod) bool {
 type successorTracker struct {
 	// seen contains the pods that were found on the node before any pod of their controller was evicted.
 	seen map[types.UID]bool
-	// evicted contains the time at which the first pod of a controller was evicted, by the UID of the controller.
+	// evicted contains the time of the first eviction of a controller's pod, by the UID of the controller.
 	evicted map[types.UID]time.Time
 	// successors contains the pods that appeared after another pod of their controller was evicted. The value is the time
 	// between that eviction and the check that found the pod.
 	successors map[types.UID]time.Duration
 }
 
-// observe records the current pods of the node.
 func (r *successorTracker) observe(pods []corev1.Pod, now time.Time) {
 	if r.seen == nil {
 		r.seen, r.evicted = map[types.UID]bool{}, map[types.UID]time.Time{}
@@ -50,7 +48,6 @@ func (r *successorTracker) observe(pods []corev1.Pod, now time.Time) {
 	}
 }
 
-// recordEviction records that a pod was evicted or deleted.
 func (r *successorTracker) recordEviction(pod *corev1.Pod, now time.Time) {
 	owner := controllerOf(pod)
 	if _, known := r.evicted[owner]; !known && owner != "" {
@@ -58,7 +55,6 @@ func (r *successorTracker) recordEviction(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// controllerOf returns the UID of the pod's controller, or an empty UID if it has none.
 func controllerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID

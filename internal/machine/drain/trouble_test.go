@@ -44,7 +44,7 @@ func TestDrainReportsAndSurvivesAnOutage(t *testing.T) {
 	b.unreachable = nil
 	b.onEvict = func(string) { b.unreachable = errors.New("connection refused") }
 	b.runPass("m1")
-	b.expectEvictions("web-1") // The pass ends without a try for web-2.
+	b.expectEvictions("web-1") // The pass ends without an attempt for web-2.
 	if _, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key("m1")}); err == nil {
 		t.Error("the pass did not fail")
 	}
@@ -55,7 +55,7 @@ func TestDrainReportsAndSurvivesAnOutage(t *testing.T) {
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }
 
-// If the controller has no permission to list pods, the drain must report this, and no pods may be deleted.
+// No pods may be deleted while the controller cannot list them.
 //
 // Rule: drain-names-blockers.
 func TestDrainReportsMissingPermission(t *testing.T) {
@@ -69,7 +69,8 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 	b.pass(b.runPass("m1"))
 	o := b.Drain(wanted)
 	b.expectOutcome(o, false, v1beta1.ReasonDrainError,
-		"Machinist may not read which pods run on node m1, and does not evict pods that it cannot see."+rejection)
+		"Machinist has no permission to list the pods of node m1, "+
+			"and does not evict pods that it cannot see."+rejection)
 	if !o.Denied {
 		t.Error("Denied is not set")
 	}
@@ -91,13 +92,13 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 		t.Errorf("triggers of %s after the deadline, want [m1]", got)
 	}
 	b.expectOutcome(b.Drain(wanted), false, v1beta1.ReasonDrainError,
-		"The drain deadline has passed, but Machinist may not read which pods run on node m1, and does not delete pods that it cannot see."+rejection)
+		"The drain deadline has passed, but Machinist has no permission to list the pods of node m1, "+
+			"and does not delete pods that it cannot see."+rejection)
 	if b.evictions != nil || b.deletions != nil {
 		t.Errorf("evicted %v and deleted %v, want neither", b.evictions, b.deletions)
 	}
 
-	// If the drain is forced, it ends. If the permission is granted, the drain continues, and deletes pods because the
-	// deadline has passed.
+	// A forced drain ends. With the permission, the drain continues, and deletes pods because the deadline has passed.
 	another := New(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
 	forced := wanted
 	forced.Force = true

@@ -2,14 +2,13 @@ package drain
 
 import corev1 "k8s.io/api/core/v1"
 
-// turn determines the order in which the pods of a node are evicted.
 type turn int
 
 const (
 	workload turn = iota
 	critical
-	// tolerating is the turn of pods that tolerate the cordon and may therefore run on a cordoned node. Storage operators
-	// use such tolerations, because other pods need the pods of the storage operator until they have ended.
+	// tolerating is the turn of pods that tolerate the cordon. Storage operators use such tolerations, because other
+	// pods need their pods until they have ended.
 	tolerating
 )
 
@@ -23,7 +22,6 @@ func turnOf(pod *corev1.Pod) turn {
 	return workload
 }
 
-// whyEvicted returns the reason why a pod is evicted now.
 func (t turn) whyEvicted() string {
 	switch t {
 	case critical:
@@ -34,7 +32,6 @@ func (t turn) whyEvicted() string {
 	return "workload pod"
 }
 
-// whyBlocked returns the reason why a pod is not evicted yet.
 func (t turn) whyBlocked() string {
 	if t == tolerating {
 		return "pod that tolerates the cordon: other pods are evicted first"
@@ -42,7 +39,6 @@ func (t turn) whyBlocked() string {
 	return "critical pod: workload pods are evicted first"
 }
 
-// toleratesCordon reports whether the scheduler may assign the pod to a cordoned node.
 func toleratesCordon(pod *corev1.Pod) bool {
 	for _, t := range pod.Spec.Tolerations {
 		if (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&

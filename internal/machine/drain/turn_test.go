@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// toleratingAll adds a toleration for all taints, which the pods of storage operators have.
 func toleratingAll(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
@@ -101,7 +100,7 @@ func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	}
 }
 
-// pinned returns a function that simulates a controller whose pod template names the node: each call creates the next
+// pinned simulates a controller whose pod template names the node. Each call of the returned function creates the next
 // pod.
 func (b *bench) pinned(owner string, change ...podOption) func() {
 	serial := 0

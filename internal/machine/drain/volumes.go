@@ -13,14 +13,12 @@ import (
 
 // Attachment contains the fields of a VolumeAttachment that the wait for volumes needs.
 type Attachment struct {
-	// PersistentVolume is the name of the attached PersistentVolume. It is empty if the attached volume is an inline
-	// volume of a pod.
+	// PersistentVolume is the name of the attached PersistentVolume. It is empty for an inline volume of a pod.
 	PersistentVolume string
 	// Volume is the name of an inline volume in the status of the Node, if the controller knows it.
 	Volume corev1.UniqueVolumeName
 }
 
-// attachmentOf converts a VolumeAttachment.
 func attachmentOf(va *storagev1.VolumeAttachment) Attachment {
 	var a Attachment
 	if name := va.Spec.Source.PersistentVolumeName; name != nil {
@@ -42,18 +40,17 @@ func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeN
 
 // preservedVolumes contains the volumes of the pods that a drain leaves on the node.
 type preservedVolumes struct {
-	// names contains the names of the PersistentVolumes. reported contains the names of the same volumes in the status of
-	// the Node.
+	// names are PersistentVolumes, and reported are the names of the same volumes in the status of the Node.
 	names    map[string]bool
 	reported map[corev1.UniqueVolumeName]bool
 }
 
-// relevantVolumes returns the names of the attached volumes that another node may need, sorted. The result does not
-// contain the volumes of pods that stay on the node. It also does not contain volumes without a PersistentVolume,
-// because only one pod can use them.
+// relevantVolumes returns the sorted names of the attached volumes that another node may need. Volumes of pods that
+// stay on the node are not relevant. Volumes without a PersistentVolume are not relevant either, because only one pod
+// can use them.
 //
-// relevantVolumes uses the VolumeAttachments because the Node removes a volume from its report before the volume is
-// detached. It also uses the report, because some volumes are attached without a VolumeAttachment.
+// The Node removes a volume from its report before the volume is detached, and some volumes have no VolumeAttachment.
+// Therefore, both sources are needed.
 func relevantVolumes(attachments []Attachment, report []corev1.AttachedVolume, preserved preservedVolumes) []string {
 	var attached, reported []string
 	ignored := map[corev1.UniqueVolumeName]bool{"": true}
@@ -79,7 +76,6 @@ func relevantVolumes(attachments []Attachment, report []corev1.AttachedVolume, p
 	return slices.Compact(attached)
 }
 
-// volumesOutcome decides whether the machine must wait for the attached volumes.
 func volumesOutcome(request VolumesRequest, attached []string, now time.Time) Outcome {
 	if len(attached) == 0 {
 		return Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,

@@ -32,7 +32,7 @@ func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesReq
 // passVolumes checks the volumes of a node and returns the time until the next pass. It returns 0 if the wait is over.
 // If the process is suspended during a pass, the time of the suspension does not count for the timeout.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
-	began := c.options.Clock.Now() // Reading takes time, but the result is only as fresh as this.
+	began := c.options.Clock.Now() // The result is as old as the start of the read.
 	pass, left, since := &r.volumesPass, request.timeLeft(began), request.Drained
 	if pass.since.After(since) {
 		since = pass.since
@@ -67,7 +67,6 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	return min(pass.recheck, left), nil
 }
 
-// attachedVolumes reads the Node and the preserved volumes, and returns the relevant volumes.
 func (c *Controller) attachedVolumes(ctx context.Context, r *record, request VolumesRequest,
 	list []Attachment) ([]string, error) {
 	node, err := c.node(ctx, request.Subject)
@@ -88,7 +87,6 @@ func (c *Controller) attachedVolumes(ctx context.Context, r *record, request Vol
 	return relevantVolumes(list, report, preserved), nil
 }
 
-// preservedVolumes returns the volumes of the pods that a drain leaves on the node.
 func (c *Controller) preservedVolumes(ctx context.Context, r *record, node string) (preservedVolumes, error) {
 	preserved := preservedVolumes{map[string]bool{}, map[corev1.UniqueVolumeName]bool{}}
 	in, err := c.observe(ctx, r, node)
@@ -118,7 +116,6 @@ func (c *Controller) preservedVolumes(ctx context.Context, r *record, node strin
 	return preserved, nil
 }
 
-// preservedClaims returns the PersistentVolumeClaims of the pods that the plan skips.
 func preservedClaims(d Decision) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for _, s := range d.Steps {

@@ -1,3 +1,3 @@
-// Package interruption detects that a Node announces the removal of its instance by the cloud. It uses the conditions
-// and taints that common termination handlers set.
+// Package interruption detects Nodes that announce the removal of their instance by the cloud. Common termination
+// handlers announce this with conditions and taints.
 package interruption

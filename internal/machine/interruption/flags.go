@@ -27,17 +27,18 @@ type Flags struct {
 
 // AddFlags adds the flags to a flag set.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
-	const rest = "in addition to those of common termination handlers; each may have a notice, such as %s=2m, by default 30s"
+	const rest = "in addition to those of common termination handlers; " +
+		"append the length of the notice, such as %s=2m (default 30s)"
 	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions,
-		"conditions of Nodes that, while True, announce that the cloud is about to reclaim the instance, "+
+		"Node conditions whose status True announces that the cloud is about to reclaim the instance, "+
 			fmt.Sprintf(rest, "SpotReclaim"))
 	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints,
-		"keys of taints on Nodes that announce that the cloud is about to reclaim the instance, "+
+		"keys of Node taints that announce that the cloud is about to reclaim the instance, "+
 			fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
-// Signals returns the known signals and the signals of the flags. If a signal of the flags has the same name as a known
-// one, it replaces the known one. The error names the invalid values.
+// Signals returns the known signals and the signals of the flags. A signal of the flags replaces a known signal with
+// the same name. The error names the invalid values.
 func (f *Flags) Signals() (Signals, error) {
 	all := Known()
 	var errs []error

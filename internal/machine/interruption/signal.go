@@ -17,8 +17,8 @@ const DefaultLead = 30 * time.Second
 
 // Signal describes how a Node announces that the cloud will reclaim its instance: with a condition or with a taint.
 type Signal struct {
-	// Condition is the type of the condition that announces this with status True. It is "" if the signal is a taint. If
-	// Causes is not empty, the reason of the condition must begin with one of the Causes.
+	// Condition is the type of a condition whose status True announces the interruption. If Causes is not empty, the
+	// reason of the condition must begin with one of the Causes. A signal has either a Condition or a Taint.
 	Condition corev1.NodeConditionType
 	Causes    []string
 	// Taint is the key of the taint. The value and the effect of the taint do not matter.
@@ -42,25 +42,25 @@ type Signals []Signal
 
 // Known returns the signals of common termination handlers.
 //
-// Signals that only give advice, or that do not end the instance, are omitted on purpose:
+// The following signals are omitted on purpose, because they only give advice or do not end the instance:
 //
 //   - The taints aws-node-termination-handler/rebalance-recommendation and
-//     aws-node-termination-handler/scheduled-maintenance come long before anything happens, if anything does.
+//     aws-node-termination-handler/scheduled-maintenance come long before anything happens.
 //   - After the events of Azure that freeze, reboot or move a machine, the machine continues to run.
 //   - A cloud-controller-manager sets the taint node.cloudprovider.kubernetes.io/shutdown on instances that are already
 //     off.
 //   - Autoscalers that set taints delete the nodes that they drain themselves.
 func Known() Signals {
 	return Signals{
-		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a scaling
-		// group also waits at least two minutes, unless it is configured to wait less.
+		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a
+		// scaling group also waits at least two minutes by default.
 		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, Lead: 2 * time.Minute},
 		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice,
 			Lead: 2 * time.Minute},
 		// The taint is set by GKE, and by the termination handler for GCE.
 		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
-		// node-problem-detector as AKS runs it. This condition reports all scheduled events. Its reason names the event.
+		// This condition of node-problem-detector in AKS reports all scheduled events. Its reason names the event.
 		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
 		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,
@@ -70,7 +70,7 @@ func Known() Signals {
 	}
 }
 
-// Of returns the notice that the Node shows. If there are several, it returns the one with the shortest lead.
+// Of returns the notice that the Node shows. If there are several, Of returns the one with the shortest lead.
 func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false
@@ -84,8 +84,6 @@ func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	return notice, announced
 }
 
-// shownBy returns a description of the Node's condition or taint that matches this signal. It returns "" if there is
-// none.
 func (s Signal) shownBy(node *corev1.Node) string {
 	if s.Taint != "" {
 		for _, t := range node.Spec.Taints {

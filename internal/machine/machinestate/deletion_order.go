@@ -10,11 +10,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionOrder sorts the machines by the order in which a set deletes them when it is scaled down. The order depends
-// on the delete policy of the set and on the set's generation. The following machines are deleted first, in this order:
-// machines annotated for deletion, machines annotated for replacement, machines that must be replaced because of their
-// health, machines without an instance, unhealthy machines, machines with a lower delete priority, and machines that
-// are not Ready. The delete policy determines the order of the other machines.
+// DeletionOrder sorts the machines by the order in which a MachineSet deletes them when it is scaled down. The
+// following machines are deleted first, in this order:
+//
+//   - machines annotated for deletion
+//   - machines annotated for replacement
+//   - machines that must be replaced because of their health
+//   - machines without an instance
+//   - unhealthy machines
+//   - machines with a lower delete priority
+//   - machines that are not Ready
+//
+// The delete policy determines the order of the other machines.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {
@@ -32,8 +39,8 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 // deleted first.
 type rank struct {
 	precedence Precedence
-	age        int64             // by policy Newest and Oldest
-	shuffle    [sha256.Size]byte // by policy Random
+	age        int64             // for the policies Newest and Oldest
+	shuffle    [sha256.Size]byte // for the policy Random
 	machine    *v1beta1.Machine
 }
 
@@ -45,8 +52,8 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 	case v1beta1.DeleteOldest:
 		r.age = m.CreationTimestamp.Unix()
 	default:
-		// The generation changes the order of machines after each change of the set. If a decision is repeated for the same
-		// generation, it has the same result.
+		// The generation changes the order of machines after each change of the MachineSet. A repeated decision for the
+		// same generation has the same result.
 		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
 	}
 	return r

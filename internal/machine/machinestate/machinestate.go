@@ -1,6 +1,6 @@
-// Package machinestate defines the states of a Machine for all controllers. All controllers that act on a machine must
-// agree on its state. For example, a deployment may expect that its set deletes a certain machine first. If the set
-// deletes another machine, too few machines stay available.
+// Package machinestate defines the states of a Machine. All controllers must agree on these states. For example, a
+// MachineDeployment may expect that its MachineSet deletes a certain machine first. If the MachineSet deletes another
+// machine, too few machines stay available.
 package machinestate
 
 import (
@@ -33,8 +33,7 @@ func Ready(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 }
 
-// UpToDate reports whether the machine's condition UpToDate is True. In this case, the instance matches the
-// specification.
+// UpToDate reports whether the machine's condition UpToDate is True. The instance then matches the spec.
 func UpToDate(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
@@ -59,8 +58,8 @@ func Failed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }
 
-// FailureOf returns the reason why the machine failed, or "" if it did not fail. The reason is kept while the machine
-// is being deleted.
+// FailureOf returns why the machine failed, or "" if it did not fail. The reason is kept while the machine is being
+// deleted.
 func FailureOf(m *v1beta1.Machine) v1beta1.MachineFailureReason {
 	if Failed(m) || !Live(m) {
 		return m.Status.FailureReason
@@ -77,29 +76,29 @@ func Interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// ToBeReplaced reports whether the set of the machine must replace it. This is so if the machine has failed, is
-// unhealthy or will soon lose its instance. Machines that are marked for an external remediator do not count, because
-// the remediator replaces them.
+// ToBeReplaced reports whether the MachineSet must replace the machine, because it has failed, is unhealthy or will
+// soon lose its instance. Machines that are marked for an external remediator do not count, because the remediator
+// replaces them.
 func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || Interrupted(m) }
 
-// FailedOrUnhealthy reports whether the set of the machine must replace it because it has failed or is unhealthy.
+// FailedOrUnhealthy reports whether the MachineSet must replace the machine because it has failed or is unhealthy.
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
 	return Failed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
 			RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
 
-// ReplacementExempt reports whether the set leaves a machine in place although ToBeReplaced is true for it. The reason
-// is either an annotation, or too many consecutive replacements that have failed.
+// ReplacementExempt reports whether the MachineSet leaves a machine in place although ToBeReplaced is true for it. The
+// reason is either an annotation, or too many consecutive replacements that have failed.
 func ReplacementExempt(m *v1beta1.Machine) bool {
 	_, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]
 	return skip || RemediationReason(m) == v1beta1.ReasonRetriesExhausted &&
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// RemediationReason returns the reason of the condition RemediationRequested. It names the policy that has found the
-// machine unhealthy, or explains why the machine is not replaced. It returns "" if the machine does not have this
-// condition.
+// RemediationReason returns the reason of the condition RemediationRequested, or "" if the machine does not have this
+// condition. The reason names the policy that has found the machine unhealthy, or explains why the machine is not
+// replaced.
 func RemediationReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
 		return c.Reason
@@ -107,8 +106,8 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// Unlaunchable returns the condition Launched if the configuration of the machine can never be launched. For all other
-// machines, it returns nil. A new machine with the same template would fail too.
+// Unlaunchable returns the condition Launched if the configuration of the machine can never be launched, and otherwise
+// nil. A new machine with the same template would fail too.
 func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -154,14 +153,14 @@ func Exchanged(m *v1beta1.Machine) bool {
 }
 
 // AvailableIn returns the time until the machine becomes available, if it stays Ready. The time is zero or less if the
-// machine is available now. ok is false if the machine is not Ready.
+// machine is available now. If the machine is not Ready, ok is false.
 func AvailableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (in time.Duration, ok bool) {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0, false
 	}
 	if minReadySeconds <= 0 {
-		return 0, true // Independent of clock differences.
+		return 0, true // This does not depend on clocks.
 	}
 	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
 }

@@ -22,7 +22,7 @@ func typeVersion(version string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Labels = map[string]string{v1beta1.LabelTypeVersion: version} }
 }
 
-// If another client has written the phase, there is no failure reason.
+// A phase that another client has written comes without a failure reason.
 func TestFailedPhaseWithoutAReasonIsNotAFailure(t *testing.T) {
 	m := &v1beta1.Machine{}
 	m.Status.Phase = v1beta1.MachineFailed
@@ -38,7 +38,7 @@ func failed(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 }
 
-// Sets, deployments, health checks and preservation must use these predicates, and must not define their own.
+// MachineSets, MachineDeployments, health checks and preservation must not define their own predicates.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited, interrupted-replaced-at-once, preserve-on-request.
 func TestReplacementPredicates(t *testing.T) {

@@ -7,9 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Precedence determines which machine a set deletes first if it has too many machines. If two machines have a different
-// precedence, the one with the lower precedence is deleted first. If the precedence is equal, the delete policy of the
-// set decides.
+// Precedence determines which machine a MachineSet deletes first if it has too many machines. The machine with the
+// lower precedence is deleted first. If the precedence is equal, the delete policy decides.
 type Precedence struct {
 	// The fields are ordered by importance.
 	unmarked     bool
@@ -34,8 +33,8 @@ func PrecedenceOf(m *v1beta1.Machine) Precedence {
 	}
 }
 
-// Compare returns a negative number if a machine with this precedence is deleted before a machine with the other
-// precedence. It returns a positive number if it is deleted after that machine.
+// Compare returns a negative number if the machine with precedence p is deleted before the other machine. It returns a
+// positive number if the machine is deleted after the other one.
 func (p Precedence) Compare(other Precedence) int {
 	return cmp.Or(
 		FalseFirst(p.unmarked, other.unmarked),
@@ -48,9 +47,8 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without details that only order the machines within one group, such as the machines
-// with a delete annotation. A deployment uses Coarse to predict which machine its set will delete, because a machine
-// may be launched or become Ready before the set acts.
+// Coarse returns the precedence without the details that may change before the MachineSet acts. For example, a machine
+// may be launched or become Ready. A MachineDeployment uses Coarse to predict which machine its MachineSet will delete.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:
@@ -83,7 +81,7 @@ func FalseFirst(a, b bool) int {
 func deletePriority(m *v1beta1.Machine) int {
 	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
 	if !set {
-		return v1beta1.DefaultDeletePriority // This avoids the cost of an error for each machine.
+		return v1beta1.DefaultDeletePriority // Most machines have no annotation, and an error is expensive.
 	}
 	priority, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package preservation defines which Machines are preserved for inspection, and which will be preserved next. The
-// provider's process preserves a Machine, and the set that owns the Machine waits for this. If the provider and the set
-// disagreed, a machine would be deleted too early or never.
+// provider's process preserves a Machine, and the MachineSet waits for this. If the two disagreed, a machine would be
+// deleted too early or never.
 package preservation
 
 import (
@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no set, even if it still has an
-// owner reference.
+// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no MachineSet, even if it still
+// has an owner reference.
 func Preserved[M metav1.Object](m M) bool {
 	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
@@ -32,9 +32,9 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	return until, nil
 }
 
-// NeverBegan reports whether the annotation contains a past time although the Machine was never preserved. If a Machine
-// was preserved, it has the condition Preserved. If the process could not write this condition, the annotation
-// preserved-from shows that the Machine was removed from its set.
+// NeverBegan reports whether the annotation contains a past time although the Machine was never preserved. A Machine
+// that was preserved has the condition Preserved. If this condition could not be written, the annotation preserved-from
+// shows that the Machine was removed from its MachineSet.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 	until, err := Until(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
@@ -62,8 +62,7 @@ func OverLimit(m *v1beta1.Machine) bool {
 		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
-// SameOrigin reports whether two Machines belong, or belonged, to the same MachineDeployment or to the same MachineSet
-// without a MachineDeployment.
+// SameOrigin reports whether two Machines have the same Origin.
 func SameOrigin(a, b *v1beta1.Machine) bool {
 	from := Origin(a)
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
@@ -84,8 +83,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine will be preserved soon. If a Machine has no instance, it is not preserved, because
-// there is nothing to inspect.
+// Due reports whether the Machine will be preserved soon. A Machine without an instance is not preserved, because there
+// is nothing to inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
@@ -100,9 +99,9 @@ func Due(m *v1beta1.Machine) bool {
 		!machinestate.Unchangeable(m)
 }
 
-// replacedForFailure reports whether the set of the Machine would replace it now because it failed or is unhealthy. A
-// Machine must not be preserved if its set would not replace it, because the preservation would cause a replacement. An
-// interrupted Machine cannot be preserved, because the cloud will delete its instance.
+// replacedForFailure reports whether the MachineSet would replace the Machine now because it failed or is unhealthy.
+// Other Machines must not be preserved, because the preservation would cause a replacement. The cloud will delete the
+// instance of an interrupted Machine, so it cannot be preserved.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

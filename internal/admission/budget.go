@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget validates a MachineDisruptionBudget. The parameter now contains the time of the request.
+// Budget validates a MachineDisruptionBudget at the time now.
 func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	v.refuse(validation.Budget(b)...)
 	limit, percentage, _ := validation.MaxDisrupted(b.Spec.MaxDisrupted)
@@ -27,7 +27,8 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	windows, _ := window.Parse(validation.BudgetWindows, b.Spec.Windows)
 	if _, changes := windows.NextChange(now); len(windows) > 0 && windows.Open(now) && !changes {
 		if b.Spec.Apply == v1beta1.ApplyOutside {
-			v.warn(validation.BudgetWindows, "a window is always open, so the budget, which applies outside of windows, never applies")
+			v.warn(validation.BudgetWindows,
+				"the budget never applies, because it applies outside of windows and a window is always open")
 		} else {
 			v.warn(validation.BudgetWindows, "a window is always open, so the budget always applies and needs no windows")
 		}
@@ -35,8 +36,7 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	return v
 }
 
-// blocksRemediation returns the last part of the warning about a budget that allows no disruptions. The result is
-// empty unless the budget also blocks the replacement of broken machines.
+// blocksRemediation returns the end of a warning if the budget also blocks the replacement of broken machines.
 func blocksRemediation(reasons []v1beta1.DisruptionReason) string {
 	if len(reasons) == 0 || slices.Contains(reasons, v1beta1.DisruptionRemediation) {
 		return ", and broken machines are not replaced either"

@@ -46,7 +46,7 @@ func TestBudget(t *testing.T) {
 		"that always applies": {spec{MaxDisrupted: number(1), Windows: window("0 0 * * *", "", 24)},
 			want{warnings: []string{"spec.windows: a window is always open, so the budget always applies"}}},
 		"that never applies": {spec{MaxDisrupted: number(1), Windows: window("0 0 * * *", "", 24), Apply: v1beta1.ApplyOutside},
-			want{warnings: []string{"spec.windows: a window is always open, so the budget, which applies outside of windows, never applies"}}},
+			want{warnings: []string{"spec.windows: the budget never applies, because it applies outside of windows and a window is always open"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.check(t, Budget(&v1beta1.MachineDisruptionBudget{Spec: test.spec}, time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)))

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// verifyClients makes a server verify the certificates of clients with the authorities in a file. A client without a
-// certificate can connect, but the server refuses its requests (type limits). Therefore a health probe of the
-// server needs no certificate.
+// verifyClients makes a server verify client certificates with the authorities in a file. Clients without a certificate
+// can connect, so health probes work. The handler refuses their requests (see limits).
 func verifyClients(c *tls.Config, file string) {
 	authorities := &authorityFile{name: file}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
@@ -26,7 +25,7 @@ func verifyClients(c *tls.Config, file string) {
 	}
 }
 
-// authorityFile reads certificate authorities from a file, and reads the file again after a change.
+// authorityFile reads certificate authorities from a file. A changed file is read again.
 type authorityFile struct {
 	name string
 
@@ -35,8 +34,8 @@ type authorityFile struct {
 	last    *x509.CertPool
 }
 
-// pool returns the authorities. If the file cannot be read, for example during a write of the file, pool returns the
-// authorities that it read last.
+// pool returns the authorities. If the file cannot be read, for example during a write, pool returns the previous
+// authorities.
 func (f *authorityFile) pool() (*x509.CertPool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +56,6 @@ func (f *authorityFile) pool() (*x509.CertPool, error) {
 	return f.last, nil
 }
 
-// readAuthorities reads a PEM file with at least one certificate.
 func readAuthorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -25,22 +25,19 @@ import (
 // Core is the webhook for the core kinds.
 type Core struct {
 	decoder admission.Decoder
-	// cache contains the classes, sets and deployments, and live reads from the API server. If an object cannot be read,
-	// the webhook does not assume that the object is missing.
+	// cache has the classes, sets and deployments. live reads from the API server.
 	cache, live client.Reader
 	clock       clock.PassiveClock
-	// The field reads merges simultaneous reads of the same class into one, and readRate limits the reads of all
-	// classes.
+	// Simultaneous reads of the same class share one request. readRate limits the reads of all classes.
 	reads    singleflight.Group
 	readRate *rate.Limiter
-	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. The
-	// function is nil if there is no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. It is nil if there
+	// is no target cluster.
 	ServerVersion func(context.Context) string
 }
 
-// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads from
-// cache. The handler reads from live only if cache does not contain the class to which the object refers, because
-// the class may be new.
+// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Objects are read from
+// cache. If a class is not in the cache, the handler reads it from live, because the class may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}
@@ -73,13 +70,11 @@ func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Respon
 	return admission.Allowed("")
 }
 
-// object is a pointer to one of the core kinds.
 type object[T any] interface {
 	*T
 	client.Object
 }
 
-// review decodes the object of a request, calls validate with it, and returns the response.
 func review[T any, P object[T]](decoder admission.Decoder, r admission.Request,
 	validate func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
@@ -100,8 +95,8 @@ func review[T any, P object[T]](decoder admission.Decoder, r admission.Request,
 	return answer(r, result)
 }
 
-// answer returns the response to a request whose validation has the result v. If the result has errors, the response is
-// a refusal with the API error Invalid, whose causes name the fields.
+// answer returns the response for a validation result. Errors become the API error Invalid, whose causes name the
+// fields.
 func answer(r admission.Request, v Result) admission.Response {
 	response := admission.Allowed("")
 	slices.SortFunc(v.Errors, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -115,16 +110,14 @@ func answer(r admission.Request, v Result) admission.Response {
 }
 
 const (
-	// liveTimeout is the timeout of a read from the API server. The timeout is much shorter than the timeout of the
-	// webhook.
+	// liveTimeout limits a read from the API server. It must be much shorter than the timeout of the webhook.
 	liveTimeout = time.Second
-	// readsPerSecond and readsAtOnce are the rate and the burst of reads from the API server. Any client that
-	// reaches the webhook can name classes that do not exist.
+	// readsPerSecond and readsAtOnce are the rate and the burst of reads from the API server. Any client that reaches
+	// the webhook can name classes that do not exist.
 	readsPerSecond, readsAtOnce = 10, 50
 )
 
-// errManyReads is the error for a read that exceeds the limit.
-var errManyReads = errors.New("too many classes that the cache does not have")
+var errManyReads = errors.New("too many requests for classes that are not in the cache")
 
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
 	return func(name string) (*v1beta1.MachineClass, bool) {
@@ -142,18 +135,17 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 	}
 }
 
-// liveClass reads a class from the API server, and returns nil if the class does not exist. Callers share the result,
-// so they must not change it.
+// liveClass reads a class from the API server. The result is nil if the class does not exist. Callers share the result
+// and must not change it.
 func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.MachineClass, error) {
 	found, err, _ := c.reads.Do(key.String(), func() (any, error) {
 		if !c.readRate.AllowN(c.clock.Now(), 1) {
 			return (*v1beta1.MachineClass)(nil), errManyReads
 		}
-		// Other requests wait for this read too, so the read must continue even if the request that started it is
-		// canceled.
+		// Other requests wait for this read too. Therefore it continues if the request that started it is canceled.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveTimeout)
 		defer cancel()
-		// The process has permission to list classes, but not to get one.
+		// The manager may list classes, but not get them.
 		list := &v1beta1.MachineClassList{}
 		byName := client.MatchingFields{metav1.ObjectNameField: key.Name}
 		if err := c.live.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
@@ -165,8 +157,8 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 	return class, err
 }
 
-// serverVersion returns a function that returns the version of the target cluster's API server, or nil if there is no
-// target cluster. The function is nil if there is no target cluster.
+// serverVersion returns a function for the version of the target cluster's API server. The function is nil if there is
+// no target cluster.
 func (c *Core) serverVersion(ctx context.Context) func() string {
 	if c.ServerVersion == nil {
 		return nil
@@ -178,7 +170,6 @@ func (c *Core) serverVersion(ctx context.Context) func() string {
 	}
 }
 
-// environment reads the other owners and the classes of a namespace.
 func (c *Core) environment(ctx context.Context, namespace string) Environment {
 	s := Environment{Class: c.classes(ctx, namespace), ServerVersion: c.serverVersion(ctx)}
 	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
@@ -193,7 +184,7 @@ func (c *Core) environment(ctx context.Context, namespace string) Environment {
 	}
 	if c.cache.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range sets.Items {
-			// A set that a deployment owns has the selector of the deployment, so only standalone sets are added.
+			// An owned set has the selector of its deployment. Only standalone sets are added.
 			if m := &sets.Items[i]; metav1.GetControllerOf(m) == nil && m.DeletionTimestamp == nil {
 				s.Claims = append(s.Claims, Claim{"MachineSet", m.Name, &m.Spec.Selector, m.Spec.Template.ObjectMeta.Labels})
 			}
@@ -204,7 +195,7 @@ func (c *Core) environment(ctx context.Context, namespace string) Environment {
 
 // Result contains the errors and warnings about an object.
 type Result struct {
-	// Errors make the webhook refuse the object. Each error names the field, the value and the allowed values.
+	// Errors make the webhook refuse the object.
 	Errors field.ErrorList
 	// Warnings are shown to the client that writes the object.
 	Warnings []string
@@ -212,13 +203,12 @@ type Result struct {
 
 func (v *Result) refuse(errors ...*field.Error) { v.Errors = append(v.Errors, errors...) }
 
-// warn adds a warning about a field.
 func (v *Result) warn(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// newSince removes the errors that the object already had before the update, so that an object with an existing
-// error can still be changed.
+// newSince returns v without the errors that the object already had before the update. An object with an existing error
+// can still be changed.
 func (v Result) newSince(former Result) Result {
 	v.Errors = slices.DeleteFunc(v.Errors, func(e *field.Error) bool {
 		return slices.ContainsFunc(former.Errors, func(f *field.Error) bool { return f.Error() == e.Error() })

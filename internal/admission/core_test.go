@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// reader is a client that returns the given objects, or an error.
 type reader struct {
 	classes     []v1beta1.MachineClass
 	deployments []v1beta1.MachineDeployment
@@ -60,8 +59,6 @@ func small() v1beta1.MachineClass {
 	return v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 }
 
-// An existing error does not prevent other changes. A new error does.
-//
 // Rule: update-refused-for-new-errors.
 func TestOnlyNewErrorsAreRefused(t *testing.T) {
 	core := NewCore(scheme(), reader{classes: []v1beta1.MachineClass{small()}}, reader{})
@@ -107,9 +104,6 @@ func TestOnlyNewErrorsAreRefused(t *testing.T) {
 	}
 }
 
-// If the class cannot be read, there is neither an error nor a warning. If the cache does not contain the class, the
-// webhook reads it from the API server.
-//
 // Rule: unwise-is-warned.
 func TestClassesAreReadFromCacheThenLive(t *testing.T) {
 	fails := reader{err: errors.New("away")}

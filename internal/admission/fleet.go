@@ -14,20 +14,19 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// Claim contains the selector of an owner of machines, and the labels of the owner's template.
+// Claim is the selector of an owner of machines, together with the labels of its template.
 type Claim struct {
 	Kind, Name string
 	Selector   *metav1.LabelSelector
-	Labels     map[string]string // of the template
+	Labels     map[string]string // labels of the template
 }
 
-// Environment contains the other objects that the validation needs, as far as they are known.
+// Environment contains the other objects that the validation needs.
 type Environment struct {
-	// Class returns the class with the given name in the object's namespace. If Class is nil, references to classes are
-	// not checked.
+	// Class looks up a class in the object's namespace. If it is nil, class references are not checked.
 	Class func(name string) (class *v1beta1.MachineClass, found bool)
-	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. If the
-	// function is nil, versions are not checked.
+	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. If it is nil,
+	// versions are not checked.
 	ServerVersion func() string
 	// Claims are the claims of the other owners in the namespace.
 	Claims []Claim
@@ -68,7 +67,6 @@ func Deployment(d *v1beta1.MachineDeployment, s Environment) (v Result) {
 	return v
 }
 
-// remediation validates the limit on replacements.
 func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 	if m := r.MaxInFlight; none(m) {
 		v.warn(path.Child("maxInFlight"), "with %s, no failed or unhealthy machine is replaced", m.String())
@@ -96,7 +94,7 @@ func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
 	return v
 }
 
-// Machine validates a Machine. The parameter created is true for a new object.
+// Machine validates a Machine. The argument created is true for a new object.
 func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
@@ -104,7 +102,7 @@ func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	if metav1.GetControllerOf(m) == nil {
 		v.versionSkew(spec.Child("version"), m, m.Spec.Version, s)
 	}
-	// The permission to adopt from another cluster is checked only at the time of the adoption.
+	// Adoption from another cluster is checked at the time of the adoption.
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
 		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {
 		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+
@@ -113,7 +111,6 @@ func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	return v
 }
 
-// classExists returns the class, or adds a warning if the class does not exist.
 func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Environment) *v1beta1.MachineClass {
 	if spec.ClassRef == nil || s.Class == nil {
 		return nil
@@ -127,8 +124,8 @@ func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Envi
 	return class
 }
 
-// versionSkew adds a warning if the target cluster does not support the given version of machines. Machines of such
-// a version are created nevertheless, but a MachineDeployment does not roll out such a version.
+// versionSkew warns about a version that the target cluster does not support. Such machines are still created, but a
+// MachineDeployment does not roll out the version.
 func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Environment) {
 	if _, allowed := object.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]; allowed || version == "" ||
 		s.ServerVersion == nil {
@@ -139,11 +136,10 @@ func (v *Result) versionSkew(path *field.Path, object metav1.Object, version str
 	}
 }
 
-// maxNamed is the maximum number of objects that a warning names, because API servers truncate long warnings.
+// maxNamed limits the objects that a warning names, because API servers truncate long warnings.
 const maxNamed = 3
 
-// overlap adds a warning if selectors of other owners match the machines of this owner, or if this owner's selector
-// matches their machines.
+// overlap warns if another owner's selector matches the machines of this owner, or the reverse.
 func (v *Result) overlap(path *field.Path, own Claim, s Environment) {
 	var with []string
 	for _, other := range s.Claims {

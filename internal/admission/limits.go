@@ -14,31 +14,27 @@ import (
 )
 
 const (
-	// maxBody is the maximum size of a request. An object in etcd has at most 1.5 MiB, and an AdmissionReview of an update
-	// contains two versions of the object.
+	// maxBody is the maximum size of a request in bytes. An object in etcd has at most 1.5 MiB. The AdmissionReview of
+	// an update contains two versions of the object.
 	maxBody = 2*1536<<10 + 256<<10
-	// maxBodies is the maximum total size of all requests in progress. Decoding a request takes about six times as much
-	// memory as the request itself.
+	// maxBodies is the maximum total size of all requests in progress. Decoding a request takes about six times its
+	// size.
 	maxBodies = 16 << 20
-	// bodyStep is the unit in which memory for requests is reserved. Each request reserves at least one unit, so at most
-	// maxBodies/bodyStep requests are in progress.
+	// bodyStep is the unit in which memory is reserved. At most maxBodies/bodyStep requests are in progress.
 	bodyStep = 32 << 10
-	// maxWork is the maximum number of requests that are validated at the same time. A request waits at most workWait
-	// before its validation begins.
+	// maxWork limits the requests that are validated at the same time. Others wait at most workWait.
 	maxWork, workWait = 32, time.Second
-	// bodyTimeout is the time within which a client must send its request. answerTimeout is the time within which
-	// the client must read the response. API servers wait for at most 5 seconds.
+	// bodyTimeout limits how long a client sends its request. answerTimeout limits how long it reads the response. API
+	// servers wait for at most 5 seconds.
 	bodyTimeout, answerTimeout = 5 * time.Second, 10 * time.Second
 )
 
-// limits limits the memory and the time that requests use. Any client that reaches the port can send requests.
-// Without limits, such a client could use up the memory of the process.
+// limits restricts the memory and time of requests, because any client that reaches the port can send requests.
 type limits struct {
 	bodies, work *semaphore.Weighted
-	// The fields wait and arrival are workWait and bodyTimeout, except in tests.
+	// wait and arrival are workWait and bodyTimeout, except in tests.
 	wait, arrival time.Duration
-	// If the field verified is true, only clients with a verified certificate are served.
-	verified bool
+	verified      bool
 }
 
 func newLimits(verified bool) *limits {
@@ -46,11 +42,10 @@ func newLimits(verified bool) *limits {
 		arrival: bodyTimeout, verified: verified}
 }
 
-// errBusy is the error for a request that exceeds the limits.
 var errBusy = errors.New("too many admission requests at the same time: try again later")
 
-// guard returns a handler that calls next for each request within the limits, and refuses all other requests. If a
-// request is refused with status 429, the API server sends the request again within the timeout of the webhook.
+// guard returns a handler that refuses requests beyond the limits. The API server retries a request with status 429
+// within the timeout of the webhook.
 func (l *limits) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.verified && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
@@ -83,7 +78,6 @@ func (l *limits) guard(next http.Handler) http.Handler {
 	})
 }
 
-// refuse sends the error response to a request that could not be read or exceeds the limits.
 func refuse(w http.ResponseWriter, err error) {
 	code := http.StatusBadRequest
 	switch {
@@ -98,19 +92,17 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), code)
 }
 
-// errTooLarge is the error for a request with more than maxBody bytes.
 var errTooLarge = fmt.Errorf("the request has more than %d bytes", maxBody)
 
-// countedBody is the body of a request. The body reserves memory for the bytes that have arrived, not for the
-// announced size. Otherwise a client could reserve memory without sending any data.
+// countedBody is the body of a request. It reserves memory only for bytes that have arrived. A client that announces a
+// large size but sends nothing reserves no memory.
 type countedBody struct {
 	from         io.Reader
 	memory       *semaphore.Weighted
 	size, locked int64
 }
 
-// read returns the whole body. The parameter announced is the size in the header of the request, or negative if the
-// header has none.
+// read returns the whole body. The announced size is negative if the request has no such header.
 func (b *countedBody) read(announced int64) ([]byte, error) {
 	if announced > maxBody {
 		return nil, errTooLarge
@@ -131,7 +123,6 @@ func (b *countedBody) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// reserve reserves more memory until at least size bytes are reserved.
 func (b *countedBody) reserve(size int64) error {
 	if size > maxBody {
 		return errTooLarge

@@ -24,8 +24,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// guarded starts a server with the given limits. The returned function sends one HTTP/2 request to the server, and
-// returns the status and headers of the response.
+// guarded starts a server with limits. The returned function sends one HTTP/2 request.
 func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.Reader) (int, http.Header)) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(l.guard(next))
@@ -50,7 +49,7 @@ func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.
 	}
 }
 
-// chunked hides the type of a reader, so that the client cannot announce the size of the body.
+// chunked hides the type of a reader. The client cannot announce the size of the body then.
 type chunked struct{ io.Reader }
 
 // Rule: webhook-requests-limited.
@@ -78,8 +77,6 @@ func TestBodiesAreLimited(t *testing.T) {
 	}
 }
 
-// A client that sends slowly, or sends nothing, cannot keep a request open.
-//
 // Rule: webhook-requests-limited.
 func TestBodyMustArriveInTime(t *testing.T) {
 	l := newLimits(false)
@@ -139,7 +136,6 @@ func TestRequestsBeyondTheLimitsAreRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// authority creates a certificate authority and a client certificate that this authority signed.
 func authority(t *testing.T) (pem []byte, pair tls.Certificate) {
 	t.Helper()
 	maker := &rotator.CertRotator{CAName: "test", DNSName: "client",
@@ -199,7 +195,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	if code, err := send(other); err == nil {
 		t.Errorf("with a certificate of another authority: status %d", code)
 	}
-	// The file is read again after a change. If it cannot be read, the previous authorities still apply.
+	// The file is read again after a change. If it is unreadable, the previous authorities still apply.
 	write(second, time.Unix(2, 0))
 	if code, err := send(other); code != http.StatusOK {
 		t.Errorf("after the authority was replaced: status %d, error %v", code, err)
@@ -213,7 +209,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	}
 }
 
-// counted is a reader that counts its list requests. Each list request waits until release is closed.
+// counted counts its list requests. Each one waits until release is closed.
 type counted struct {
 	reader
 	lists   *atomic.Int64
@@ -230,8 +226,6 @@ func machineOf(class string) *v1beta1.Machine {
 	return &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}}}
 }
 
-// Any client that reaches the webhook can name classes that do not exist.
-//
 // Rule: webhook-requests-limited.
 func TestUnknownClassesCauseFewReads(t *testing.T) {
 	live := counted{lists: &atomic.Int64{}, release: make(chan struct{})}

@@ -26,8 +26,8 @@ func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
 	return &Provider{decoder: admission.NewDecoder(scheme), driver: driver}
 }
 
-// Handle answers one request. The validation does not need the credentials, because the Secret with the credentials
-// may be created after the class.
+// Handle answers one request. The validation works without credentials, because the Secret may be created after the
+// class.
 func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
 	template := func(t *v1beta1.MachineTemplateSpec) Result {
 		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)
@@ -49,7 +49,6 @@ func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Re
 	return admission.Allowed("")
 }
 
-// spec validates a providerSpec of this provider. It does not ask the cloud.
 func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec *runtime.RawExtension) (v Result) {
 	if name != p.driver.Name() || spec == nil {
 		return v
@@ -72,7 +71,7 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 		v.warn(path, "no machine can be created from it at present: %s", problem.Message)
 		return v
 	case !ok || problem.Code != provider.InvalidArgument:
-		// The driver validates the specification again before it creates an instance.
+		// The driver validates the providerSpec again before it creates an instance.
 		v.warn(path, "the provider could not validate it: %v", err)
 		return v
 	}
@@ -81,7 +80,6 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 	return v
 }
 
-// validate calls the driver. If the driver panics, validate returns an internal error.
 func (p *Provider) validate(ctx context.Context, spec []byte) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {

@@ -19,7 +19,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// strict is a driver that can only validate.
 type strict struct {
 	provider.Driver
 	validate func(spec string) error
@@ -40,8 +39,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// request returns the request of an API server about an object. The parameter before is the object before an update, or
-// nil for a creation.
+// request returns an admission request. The object before is nil for a creation.
 func request(t *testing.T, kind string, now, before client.Object) admission.Request {
 	t.Helper()
 	raw := func(o client.Object) []byte {
@@ -61,7 +59,6 @@ func request(t *testing.T, kind string, now, before client.Object) admission.Req
 	return admission.Request{AdmissionRequest: r}
 }
 
-// carriers returns one object of each of the four kinds with a providerSpec, together with the path of that field.
 func carriers(name, spec string) map[string]struct {
 	object client.Object
 	path   string
@@ -82,14 +79,11 @@ func carriers(name, spec string) map[string]struct {
 	}
 }
 
-// If the driver reports an error about a field of the providerSpec, the webhook reports the error with the path of that
-// field in the object, for each of the four kinds.
-//
 // Rule: provider-webhook-refuses.
 func TestDriverErrorsAreReportedByField(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
-		field   string // below providerSpec
+		field   string // path below providerSpec
 		detail  string
 		warning string
 	}{
@@ -134,8 +128,6 @@ func TestDriverErrorsAreReportedByField(t *testing.T) {
 	}
 }
 
-// If the driver panics, the webhook refuses nothing and does not show the panic value.
-//
 // Rule: provider-webhook-refuses.
 func TestPanicOfDriverRefusesNothing(t *testing.T) {
 	handler := NewProvider(scheme(), strict{validate: func(spec string) error { panic(spec) }})

@@ -14,13 +14,13 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It sets spec.replicas if a request
-// omits it. The value is the current number of machines. For a new object, it is the default or the nearest number
-// within the autoscaler's bounds. Autoscalers use the subresource scale, which works only if spec.replicas is stored.
-// If the webhook is not available, the manager stores spec.replicas.
+// StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. If a request omits spec.replicas,
+// StoreReplicas sets the field to the current number of machines. A new object gets the default or the nearest number
+// within the autoscaler's bounds.
+//
+// The scale subresource needs a stored spec.replicas. If the webhook is not available, the manager stores the field.
 type StoreReplicas struct{}
 
-// scalable contains the fields of an object that determine its number of machines.
 type scalable struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {

@@ -18,7 +18,7 @@ func TestOmittedReplicasAreStored(t *testing.T) {
 		`"machinist.dev/cluster-api-autoscaler-node-group-max-size":"10"}`
 	for name, test := range map[string]struct {
 		kind, now, before string
-		want              string // spec.replicas afterwards; empty if it is still omitted
+		want              string // spec.replicas after the request, or empty if the field is still omitted
 	}{
 		"new":                        {"MachineDeployment", `{"metadata":{},"spec":{}}`, "", "1"},
 		"new, of a group":            {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{}}`, "", "3"},

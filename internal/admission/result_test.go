@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// want contains the beginning of each expected error and of each expected warning.
 type want struct{ errors, warnings []string }
 
 func (w want) check(t *testing.T, v Result) {
@@ -75,8 +74,6 @@ func setNamed(name string) *v1beta1.MachineSet {
 	}
 }
 
-// environment returns an Environment with the given claims, and with a class named small that has the given adoption
-// policy.
 func environment(adoption v1beta1.AdoptionPolicy, claims ...Claim) Environment {
 	return Environment{Claims: claims, Class: func(name string) (*v1beta1.MachineClass, bool) {
 		class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -140,7 +137,7 @@ func TestMachine(t *testing.T) {
 	}
 	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef(), ProviderID: "sim:///1"}}
 	want{}.check(t, Machine(m, true, environment(v1beta1.AdoptionAllow)))
-	// The provider records the ID of the instance by an update.
+	// The provider records the instance ID with an update.
 	want{}.check(t, Machine(m, false, environment("")))
 }
 
@@ -237,14 +234,14 @@ func TestTemplate(t *testing.T) {
 	want{errors: []string{"spec.selector.matchLabels[machinist.dev/template-hash]: Forbidden",
 		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, environment("")))
 
-	// Labels that the deployment writes to its set are allowed.
+	// The deployment writes these labels to its set.
 	owned := setNamed("s")
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", Controller: ptr.To(true)}}
 	owned.Spec.Template.ObjectMeta.Labels[v1beta1.LabelMachineDeployment] = "d"
 	want{}.check(t, Set(owned, environment("", claim("MachineDeployment", "d", "a"))))
 	none := intstr.FromInt32(0)
 	owned.Spec.Remediation.MaxInFlight = &none
-	want{}.check(t, Set(owned, environment(""))) // The field of the deployment applies.
+	want{}.check(t, Set(owned, environment("")))
 	alone := setNamed("s")
 	alone.Spec.Remediation.MaxInFlight = &none
 	want{warnings: []string{"spec.remediation.maxInFlight: with 0, no"}}.check(t, Set(alone, environment("")))

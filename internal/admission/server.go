@@ -9,21 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is the time for which the webhook is still served after the process has received the request to stop.
-// An API server keeps its connection open until a response asks it to close the connection. Connections without a
-// request within leaveTime are closed.
+// leaveTime is how long the webhook is served after the process is asked to stop. Meanwhile, responses ask API servers
+// to close their connections.
 const leaveTime = 500 * time.Millisecond
 
-// server shuts down without losing a request. It continues to answer requests, and closes each connection after a
-// response. Because this replica accepts no new connections then, API servers send the next request to another
-// replica.
+// server shuts down without losing a request. It still answers requests, but closes each connection after the response.
+// API servers then connect to another replica.
 type server struct {
 	webhook.Server
-	leaving <-chan struct{} // closed when the process must end
-	leave   time.Duration   // leaveTime, except in tests
+	leaving <-chan struct{}
+	leave   time.Duration // leaveTime, except in tests
 }
 
-// leaveAfter makes the server close its connections after ctx has ended.
+// leaveAfter makes the server close its connections when ctx ends.
 func (s *server) leaveAfter(ctx context.Context) { s.leaving = ctx.Done() }
 
 // Register implements webhook.Server.
@@ -31,8 +29,7 @@ func (s *server) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.leaving:
-			// HTTP/2 has no Connection header, so the HTTP server sends a GOAWAY frame on an HTTP/2 connection
-			// instead.
+			// HTTP/2 has no Connection header. The HTTP server sends a GOAWAY frame instead.
 			w.Header().Set("Connection", "close")
 		default:
 		}
@@ -40,8 +37,7 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. The server stops as soon as ctx has ended and leaveTime has passed since the
-// request to stop.
+// Start implements webhook.Server. It returns when ctx has ended and leaveTime has passed since the request to stop.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// certificates creates a folder with a certificate, as cert-manager does.
 func certificates(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -52,9 +51,8 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server in a simulated process. The function ask sends a request and reports whether it reused the
-// previous connection, report asks the process to stop, and endWork ends the work of the process. The channel ended
-// receives the result of the server when it has stopped.
+// serve starts a server in a simulated process. ask sends a request and reports whether the connection was reused.
+// report asks the process to stop. endWork ends its work. ended receives the error of the server.
 func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
 	ended <-chan error) {
 	t.Helper()
@@ -106,9 +104,6 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	return ask, report, endWork, end
 }
 
-// A process that was asked to stop still answers requests while its work continues, and closes connections so that
-// clients open new ones to other processes.
-//
 // Rule: no-request-lost-in-renewal.
 func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
 	ask, report, endWork, ended := serve(t, time.Millisecond)
@@ -138,8 +133,6 @@ func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
 	}
 }
 
-// Even if the process has no work left, clients with an open connection can send one more request.
-//
 // Rule: no-request-lost-in-renewal.
 func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {
 	const leave = 3 * time.Second

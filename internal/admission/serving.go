@@ -25,26 +25,25 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// Path is the path of the validating webhook of each process. MutatingPath is the path of the mutating webhook of the
-// manager.
+// Path is the path of the validating webhook. MutatingPath is the path of the manager's mutating webhook.
 const (
 	Path         = "/validate"
 	MutatingPath = "/mutate"
 )
 
-// Serving configures how a process serves its webhook. The process, its Service and the webhook configurations all have
-// the same name. The Secret with the certificate has that name with the suffix -webhook.
+// Serving configures how a process serves its webhook. The process, its Service and the webhook configurations have the
+// same name. The Secret with the certificate has the suffix -webhook.
 type Serving struct {
-	// BindAddress is the address to listen on, such as ":9443". If the address is "" or "0", no webhook is served.
+	// BindAddress is the address to listen on, such as ":9443". An empty address or "0" disables the webhook.
 	BindAddress string
-	// Hosts contains the DNS names or IP addresses at which API servers reach the webhook. The default is
+	// Hosts are the DNS names or IP addresses at which API servers reach the webhook. The default is
 	// <name>.<namespace>.svc.
 	Hosts []string
-	// CertDir is a directory with the files tls.crt and tls.key, which another program, such as cert-manager,
-	// maintains. If it is empty, the process maintains a certificate itself.
+	// CertDir is a directory with tls.crt and tls.key, which another program such as cert-manager maintains. If CertDir
+	// is empty, the process maintains its own certificate.
 	CertDir string
-	// ClientCAFile is a PEM file with certificate authorities. Only clients with a certificate of these authorities
-	// are served. If it is empty, all clients are served.
+	// ClientCAFile is a PEM file with certificate authorities. Only clients with a certificate of these authorities are
+	// served. If ClientCAFile is empty, all clients are served.
 	ClientCAFile string
 
 	keeper *certificate.Keeper
@@ -62,10 +61,10 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// Off reports whether serving the webhook is disabled.
+// Off reports whether the webhook is disabled.
 func (s *Serving) Off() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
-// Validate returns an error for each flag whose value cannot be used.
+// Validate returns an error for each invalid flag.
 func (s *Serving) Validate() error {
 	if s.Off() {
 		return nil
@@ -104,7 +103,7 @@ func (s *Serving) address() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Server returns the webhook server for a manager, or nil if serving is disabled.
+// Server returns the webhook server for a manager, or nil if the webhook is disabled.
 func (s *Serving) Server() (webhook.Server, error) {
 	if s.Off() {
 		return nil, nil
@@ -128,22 +127,20 @@ func (s *Serving) Server() (webhook.Server, error) {
 // Process describes the process that serves the webhook.
 type Process struct {
 	Name string
-	// Namespace is the namespace of the process, and of its Secret.
+	// Namespace is the namespace of the process and of its Secret.
 	Namespace string
-	// Only is the namespace that the process serves, or empty if the process serves all namespaces. Empty means all
-	// namespaces.
+	// Only is the namespace that the process serves. Empty means all namespaces.
 	Only    string
 	Manager manager.Manager
-	// Mutating handles the mutating webhook. The field is nil if the process has no mutating webhook.
+	// Mutating handles the mutating webhook. It is nil if the process has none.
 	Mutating admission.Handler
 	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
 	Log    logr.Logger
 }
 
-// Serve adds the webhook to a process. The manager of the process must have the server that Server returned. If no
-// webhook is served, Serve does nothing. After ctx ends, the server closes the connections of API servers, but answers
-// requests until the process has ended.
+// Serve adds the webhook to a process. The manager of the process must use the server that Server returns. After ctx
+// ends, the server closes the connections of API servers. It answers requests until the process ends.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
@@ -192,8 +189,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// onlyNamespace admits all requests for objects outside the namespace that the process serves, because the process does
-// not know these objects.
+// onlyNamespace admits all objects outside the namespace, because the process does not know them.
 func onlyNamespace(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

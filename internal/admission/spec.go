@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// spec validates the specification of a machine.
 func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	v.nodeTemplate(path.Child("node"), &s.Node)
 	if s.ProviderSpec != nil && len(s.ProviderSpec.Raw) > provider.MaxSpecBytes {
@@ -28,7 +27,6 @@ func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	}
 }
 
-// nodeTemplate validates the labels, annotations and taints for the Node.
 func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.refuse(validation.NodeTemplate(path, n)...)
 	v.taints(path.Child("taints"), n.Taints)
@@ -49,7 +47,6 @@ func (v *Result) reserved(path *field.Path, in map[string]string, keys ...string
 	v.refuse(validation.Keys(path, in, keys...)...)
 }
 
-// template validates the template of machines.
 func (v *Result) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
 	v.refuse(validation.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
 	v.spec(path.Child("spec"), &t.Spec)

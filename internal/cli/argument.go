@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// kind is the kind of an object, in the form that users type in arguments, such as machineset.
 type kind string
 
 const (
@@ -14,12 +13,12 @@ const (
 	deployment kind = "machinedeployment"
 	migration  kind = "migration"
 	class      kind = "machineclass"
-	// node is the only kind that is not part of Machinist's API.
+	// node is the only kind outside of Machinist's API.
 	node kind = "node"
 )
 
-// kindOf parses the name of a kind. Like kubectl, it accepts the singular, the plural, the short name, and the full
-// name with the API group.
+// kindOf parses the name of a kind. Like kubectl, it accepts singular, plural, short name, and the full name with the
+// API group.
 func kindOf(text string) (kind, bool) {
 	switch strings.ToLower(text) {
 	case "node", "nodes", "no":
@@ -44,8 +43,7 @@ func kindOf(text string) (kind, bool) {
 	return "", false
 }
 
-// reference parses TYPE/NAME or TYPE NAME, as kubectl does. The type must be one of the allowed kinds. A single NAME
-// means an object of the first allowed kind.
+// reference parses TYPE/NAME or TYPE NAME, as kubectl does. A single NAME means the first allowed kind.
 func reference(args []string, allowed ...kind) (kind, string, error) {
 	var asked, name string
 	switch {

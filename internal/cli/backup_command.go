@@ -94,7 +94,7 @@ func writeBackup(env *Env, fleet backup.Fleet, file string) error {
 	return out.Close()
 }
 
-// clusterID returns the cluster ID that the processes recorded when they first started in this cluster.
+// clusterID returns the cluster ID that the processes recorded in this cluster.
 func (c *Cluster) clusterID(ctx context.Context, system string) (string, error) {
 	for _, space := range systemNamespaces(system, c.Namespace) {
 		record := &corev1.ConfigMap{}

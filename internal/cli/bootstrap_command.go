@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// BootstrapCommand returns the command "bootstrap" with its subcommands. These commands do not connect to a cluster.
+// BootstrapCommand returns the command "bootstrap" with its subcommands. They do not connect to a cluster.
 func BootstrapCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
@@ -26,8 +26,7 @@ func BootstrapCommand(env *Env) *cobra.Command {
 	return cmd
 }
 
-// renderFlags contains the values of the flags of "bootstrap render". Files are given by their paths. In a pair, an
-// equals sign separates the key from the value.
+// renderFlags are the flags of "bootstrap render". Files are given by their paths, and pairs as KEY=VALUE.
 type renderFlags struct {
 	options                               profile.Options
 	name, namespace, output               string
@@ -66,7 +65,7 @@ A MachineClass refers to the Secret in userDataRef. Machinist replaces the place
 				_, err = env.Out.Write(manifest)
 				return err
 			}
-			// Only the owner may read the file, because the template may contain the password of a proxy.
+			// Only the owner may read the file: the template may contain a proxy password.
 			if err := os.WriteFile(r.output, manifest, 0o600); err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
@@ -110,8 +109,7 @@ func (r *renderFlags) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// secret returns the manifest of the Secret. If text in the template looks like a misspelled placeholder, secret writes
-// a warning.
+// secret returns the manifest of the Secret. It warns about text that looks like a misspelled placeholder.
 func (r *renderFlags) secret(warnings io.Writer) ([]byte, error) {
 	if r.name == "" {
 		return nil, errors.New("--name is not set: specify the name of the Secret")
@@ -136,7 +134,6 @@ func (r *renderFlags) secret(warnings io.Writer) ([]byte, error) {
 	return profile.Secret(r.name, r.namespace, template), nil
 }
 
-// read reads the files that the flags name, and parses the flags that contain pairs.
 func (r *renderFlags) read() error {
 	o := &r.options
 	o.Runtime, o.Kubelet = profile.Runtime(r.runtime), profile.KubeletSource(r.kubelet)
@@ -178,7 +175,6 @@ func (r *renderFlags) read() error {
 	return r.readMachineFiles()
 }
 
-// readMachineFiles reads the local files and systemd units that the user data copies to the machine.
 func (r *renderFlags) readMachineFiles() error {
 	for _, pair := range r.files {
 		path, content, mode, err := readPair("--file", "PATH", pair)
@@ -197,7 +193,7 @@ func (r *renderFlags) readMachineFiles() error {
 	return nil
 }
 
-// readPair parses KEY=LOCAL, and reads the local file. Error messages use keyName for the key.
+// readPair parses KEY=LOCAL and reads the local file. Errors use keyName for the key.
 func readPair(flag, keyName, pair string) (key string, content []byte, mode os.FileMode, err error) {
 	key, path, ok := strings.Cut(pair, "=")
 	if !ok || key == "" || path == "" {

@@ -13,11 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// completionTimeout is the maximum time that shell completion waits for a response of the API server.
 const completionTimeout = 3 * time.Second
 
-// completion returns a function for shell completion, which suggests the names of objects in the cluster for TYPE/NAME
-// and TYPE NAME. If the cluster cannot be read, no names are offered.
+// completion suggests names of objects for TYPE/NAME and TYPE NAME. It suggests nothing if the cluster cannot be read.
 func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		prefix, kinds := "", allowed
@@ -51,8 +49,7 @@ func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string)
 	}
 }
 
-// completeName returns a function for shell completion, which suggests the names of objects in the cluster for NAME. It
-// is for commands with exactly one argument.
+// completeName suggests names of objects for commands with exactly one argument.
 func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -63,8 +60,6 @@ func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]str
 	}
 }
 
-// namesOf returns the names of all objects of a kind in the namespace that the user selected, or nil if the objects
-// cannot be read.
 func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	if ctx == nil {
 		ctx = context.Background()

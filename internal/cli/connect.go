@@ -39,12 +39,10 @@ type Cluster struct {
 	server    string
 	clock     *serverClock
 	config    *rest.Config
-	// withoutSecrets disables all reads of Secrets, including reads of their metadata. Reports then do not mention
-	// Secrets.
+	// withoutSecrets disables all reads of Secrets, including their metadata.
 	withoutSecrets bool
 }
 
-// scheme returns a scheme with all types of objects that the commands read.
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(v1beta1.AddToScheme(s))
@@ -52,7 +50,7 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(policyv1.AddToScheme(s))
 	utilruntime.Must(coordinationv1.AddToScheme(s))
 	utilruntime.Must(authenticationv1.AddToScheme(s))
-	// For preflight.
+	// for preflight
 	utilruntime.Must(admissionregistrationv1.AddToScheme(s))
 	utilruntime.Must(appsv1.AddToScheme(s))
 	utilruntime.Must(certificatesv1.AddToScheme(s))
@@ -62,11 +60,11 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// Connect returns a client for the cluster that the flags select. It sends no request.
+// Connect returns a client for the selected cluster. It sends no request.
 func (e *Env) Connect() (*Cluster, error) { return e.connect(nil) }
 
-// connect is like Connect. If wrapFor is not nil, connect calls wrapFor with the address of the API server. The
-// function that wrapFor returns then wraps the transport.
+// connect is like Connect. If wrapFor is not nil, it gets the address of the API server and returns a wrapper for the
+// transport.
 func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.RoundTripper) (*Cluster, error) {
 	if err := e.checkKubeconfig(); err != nil {
 		return nil, err
@@ -79,7 +77,7 @@ func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.Rou
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	// A command sends few requests, and a user waits for the result. So set limits that do not slow the requests down.
+	// A user waits for the result of few requests, so the limits must not slow them down.
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warningCollector{}
 	clock := &serverClock{now: e.Now}
@@ -94,7 +92,7 @@ func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.Rou
 	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock, config: config}, nil
 }
 
-// Explain adds an explanation for the user to an error from the API server.
+// Explain adds an explanation for the user to an error of the API server.
 func (c *Cluster) Explain(err error) error { return explain(err, c.server) }
 
 func explain(err error, server string) error {
@@ -118,8 +116,8 @@ func explain(err error, server string) error {
 	return err
 }
 
-// isUnknownResource reports whether the API server returned 404 because it does not serve the path of the request. If
-// the server does serve the path, and only the object does not exist, the response contains the name of the object.
+// isUnknownResource reports whether the API server does not serve the path. A 404 for a missing object contains its
+// name instead.
 func isUnknownResource(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

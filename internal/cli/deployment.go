@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/cli/inventory"
 )
 
-// deployment gets a MachineDeployment from the namespace that the user selected.
 func (c *Cluster) deployment(ctx context.Context, name string) (*v1beta1.MachineDeployment, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, d); {
@@ -23,7 +22,6 @@ func (c *Cluster) deployment(ctx context.Context, name string) (*v1beta1.Machine
 	return d, nil
 }
 
-// setsOf lists the sets that a deployment controls.
 func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, error) {
 	var list v1beta1.MachineSetList
 	if err := c.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
@@ -32,7 +30,6 @@ func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*
 	return inventory.Join([]v1beta1.MachineDeployment{*d}, list.Items, nil).Sets(d), nil
 }
 
-// ownedBy lists the sets that a deployment controls, and the machines that these sets control.
 func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, []*v1beta1.Machine,
 	error) {
 	var sets v1beta1.MachineSetList
@@ -46,10 +43,10 @@ func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]
 	return joined.Sets(d), joined.AllMachines(d), nil
 }
 
-// maxConflicts is the maximum number of attempts to write an object while other clients keep updating its status.
+// maxConflicts limits the attempts to write an object while other clients update its status.
 const maxConflicts = 10
 
-// edit changes a deployment. If another client has changed the specification since d was read, edit returns an error.
+// edit changes a deployment. It fails if another client has changed the specification since d was read.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
 	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {
@@ -59,9 +56,8 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit changes an object and returns the result. If another client has changed the specification since o was read, edit
-// returns an error. If only the status has changed, edit calls the function change again with the new version of the
-// object. If change returns an error, edit writes nothing.
+// edit changes an object and returns the result. It fails if another client has changed the specification since o was
+// read. If only the status has changed, edit calls change again. If change fails, edit writes nothing.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T

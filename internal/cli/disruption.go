@@ -12,9 +12,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// disruptions reads the disruption budgets of a namespace, and computes how many disruptions each budget still allows.
-// If the user has no permission to list budgets, the returned string explains this. If the cluster does not serve the
-// kind MachineDisruptionBudget, there are no budgets.
+// disruptions computes how many disruptions the budgets of a namespace still allow. The string explains a missing
+// permission. There are no budgets if the cluster does not serve their kind.
 func (c *Cluster) disruptions(ctx context.Context, namespace string, now time.Time) (*disruption.View, string, error) {
 	var budgets v1beta1.MachineDisruptionBudgetList
 	switch err := c.List(ctx, &budgets, client.InNamespace(namespace)); {

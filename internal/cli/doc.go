@@ -1,7 +1,7 @@
-// Package cli contains the commands for operators of fleets. The commands read the control cluster and report the state
-// of its fleets. A command writes to the cluster only if the operator requests a change.
+// Package cli contains the commands for operators of fleets. The commands report the state of the fleets in a control
+// cluster. They write to the cluster only on request.
 //
-// Every command has three steps. First it reads objects with a client from [Env.Connect]. Then a pure function computes
-// a view of these objects. Finally [Env.Print] writes the view as text, JSON or YAML. Therefore the tests of a view
-// need no cluster, and the JSON and YAML output contains the same facts as the text.
+// Every command has three steps. It reads objects with a client from [Env.Connect]. A pure function computes a view of
+// these objects. [Env.Print] writes the view as text, JSON or YAML. The tests of a view therefore need no cluster, and
+// all formats contain the same facts.
 package cli

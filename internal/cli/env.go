@@ -13,32 +13,26 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Env is the environment of all commands: where they write their output, how the text looks, and which cluster they
-// use.
+// Env is the environment of all commands: their output, its style, and the cluster.
 type Env struct {
 	// Out receives results. Err receives notes, warnings and progress.
 	Out, Err io.Writer
-	// Terminal is true if Out is a terminal, so that a command can overwrite lines. Width is the width of the terminal in
-	// columns, or 0 if Out is not a terminal.
+	// Terminal is true if Out is a terminal. Width is its width in columns, or 0 otherwise.
 	Terminal bool
 	Width    int
-	// Colour is true if text may have colors. This requires that Out is a terminal, that NO_COLOR is unset or empty, and
-	// that TERM is not "dumb".
+	// Colour is true if Out is a terminal that supports colors and NO_COLOR is not set.
 	Colour bool
-	// Plain is true if text must be ASCII, because Out is not a terminal, TERM is "dumb", or the locale does not use
-	// UTF-8.
+	// Plain is true if text must be ASCII: Out is not a terminal, TERM is "dumb", or the locale does not use UTF-8.
 	Plain bool
-	// Now returns the current time. Reports use it to compute ages.
+	// Now returns the current time.
 	Now func() time.Time
 
-	// rules determine which kubeconfig is read. overrides are the values of flags that take precedence over the
-	// kubeconfig.
+	// rules select the kubeconfig. overrides are flags that take precedence over it.
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 }
 
-// NewEnv returns an environment that writes to out and err. Environment variables of the process determine the style of
-// the text.
+// NewEnv returns an environment that writes to out and err. Environment variables determine the style.
 func NewEnv(out, err io.Writer) *Env {
 	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
 		overrides: &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
@@ -52,13 +46,12 @@ func NewEnv(out, err io.Writer) *Env {
 	return e
 }
 
-// isUTF8 reports whether the character encoding of a locale is UTF-8.
 func isUTF8(locale string) bool {
 	locale = strings.ToLower(locale)
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// Add adds flags to a command and its subcommands: kubectl's flags for the cluster, context, user and namespace.
+// Add adds kubectl's flags for the cluster, context, user and namespace to a command and its subcommands.
 func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&e.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
@@ -67,13 +60,12 @@ func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 		switch flag.Name {
 		case "kubeconfig", clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout:
 		default:
-			flag.Hidden = true // The flag works, but is rarely needed.
+			flag.Hidden = true
 		}
 	})
 	return cmd
 }
 
-// clientConfig combines the kubeconfig and the flags into a client configuration.
 func (e *Env) clientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, e.overrides)
 }

@@ -15,28 +15,25 @@ import (
 )
 
 const (
-	// firstRetry and maxRetry are the shortest and the longest delay between two attempts to reach the API server.
+	// firstRetry and maxRetry bound the delay between attempts to reach the API server.
 	firstRetry, maxRetry = 200 * time.Millisecond, 5 * time.Second
-	// shortWatch is the expected minimum duration of a watch. If a watch ends earlier, the next watch starts after a delay
-	// instead of at once.
+	// shortWatch is the minimum duration of a healthy watch. After a shorter watch, the next one is delayed.
 	shortWatch = time.Second
-	// rejectionTimeout is the time for which a rejected request is retried if the API server accepted the same request
-	// before. After a restart, the API server rejects requests until it has loaded the RBAC rules.
+	// rejectionTimeout is how long a rejected request is retried if the API server accepted it before. After a restart,
+	// the API server rejects requests until it has loaded the RBAC rules.
 	rejectionTimeout = 30 * time.Second
 )
 
-// followTexts customizes what followObject reports to the user.
 type followTexts struct {
-	// unwatchable is the advice for users who have no permission to watch the object.
+	// unwatchable is the advice for users who may not watch the object.
 	unwatchable string
-	// The function lost is called when the connection to the API server is lost, once per outage.
+	// lost is called once per outage, when the connection to the API server is lost.
 	lost func(error)
 }
 
-// followObject watches an object. It calls the function seen with the given version and with each later version of the
-// object, until seen returns done or an error, or ctx ends. If seen returns a duration, followObject calls seen again
-// after that duration, even if the object has not changed. When a watch ends, followObject starts another watch. While
-// the API server is unreachable, followObject keeps trying.
+// followObject calls seen with each version of an object until seen returns done or an error, or ctx ends. If seen
+// returns a duration, followObject calls seen again after it, even without a change. followObject retries while the API
+// server is unreachable.
 func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
@@ -68,7 +65,6 @@ func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts f
 	}
 }
 
-// kindAndList returns the name of an object's kind, for messages, and an empty list for objects of this kind.
 func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error) {
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil {
@@ -81,8 +77,8 @@ func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error)
 	return strings.ToLower(kind.Kind), list.(client.ObjectList), nil
 }
 
-// read gets the latest version of an object into a new Go object. If the response were decoded into the old Go object,
-// fields that the server has removed would keep their old values.
+// read gets the latest version into a new object. Decoding into the old object would keep fields that the server has
+// removed.
 func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	var none T
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
@@ -97,23 +93,20 @@ func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	return fresh, c.Get(ctx, client.ObjectKeyFromObject(o), fresh)
 }
 
-// follower watches one object, and starts another watch when a watch ends.
 type follower[T client.Object] struct {
 	*Cluster
 	followTexts
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// This channel receives a value when the function seen must be called again for the same version of the object. The
-	// channel is nil if no such call is needed.
+	// again receives a value when seen must be called again for the same version. It is nil if that is not needed.
 	again <-chan time.Time
-	// watched is true after the first watch has started. started is the time at which the latest watch started.
+	// watched is true after the first watch has started. started is the start of the latest watch.
 	watched bool
 	started time.Time
-	// lostSince is the time of the first failed request of the current outage. It is zero while the API server answers.
+	// lostSince is the time of the first failed request of an outage. It is zero while the API server answers.
 	lostSince time.Time
-	// pause is the delay before the next attempt.
-	pause time.Duration
+	pause     time.Duration
 }
 
 func (f *follower[T]) stop() {
@@ -123,7 +116,7 @@ func (f *follower[T]) stop() {
 	}
 }
 
-// nextVersion waits until the object has changed, or until f.again receives a value. Then it returns the object.
+// nextVersion waits until the object has changed or f.again receives a value, and returns the object.
 func (f *follower[T]) nextVersion(ctx context.Context, o T) (T, error) {
 	var none T
 	for {
@@ -157,8 +150,8 @@ func (f *follower[T]) deleted(o T) error {
 	return fmt.Errorf("%s %q in namespace %q was deleted in the meantime", f.kind, o.GetName(), o.GetNamespace())
 }
 
-// resume starts a watch. The first watch starts at the resource version of o. Before each later watch, resume reads the
-// object again. If the object has changed, resume returns the new version.
+// resume starts a watch. The first watch starts at the resource version of o. Later ones first read the object again,
+// and resume returns a changed version.
 func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
 	var none T
 	if f.watched && time.Since(f.started) < shortWatch {
@@ -200,8 +193,7 @@ func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, e
 	}
 }
 
-// wait is called after a failed request, and returns when the next attempt may start. If there must be no further
-// attempt, wait returns an error.
+// wait returns after a failed request when the next attempt may start. It returns an error if there must be none.
 func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -217,7 +209,7 @@ func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	return f.sleep(ctx)
 }
 
-// sleep waits for the duration f.pause, and then doubles f.pause, up to maxRetry.
+// sleep waits for f.pause and then doubles it, up to maxRetry.
 func (f *follower[T]) sleep(ctx context.Context) error {
 	timer := time.NewTimer(f.pause)
 	defer timer.Stop()

@@ -21,12 +21,10 @@ import (
 )
 
 const (
-	managerProcess = "machinist-manager"
-	// providerProcess is the prefix of the name of every provider process.
+	managerProcess  = "machinist-manager"
 	providerProcess = "machinist-provider-"
 )
 
-// fleetLists contains the objects of the fleets in one namespace or in all namespaces.
 type fleetLists struct {
 	machines    v1beta1.MachineList
 	sets        v1beta1.MachineSetList
@@ -34,15 +32,12 @@ type fleetLists struct {
 	checks      v1beta1.MachineHealthCheckList
 	classes     v1beta1.MachineClassList
 	budgets     v1beta1.MachineDisruptionBudgetList
-	// secrets are the Secrets that a class refers to and that are being deleted.
-	secrets []metav1.PartialObjectMetadata
-	// unread contains a sentence for each kind of object that could not be read.
-	unread []string
+	secrets     []metav1.PartialObjectMetadata
+	unread      []string
 }
 
-// readFleet lists all objects of the fleets in a namespace. If the machines cannot be listed, readFleet returns an
-// error. Other kinds of objects are omitted if the user has no permission to list them, or if the cluster does not
-// serve them because only a provider is installed.
+// readFleet lists all objects of the fleets in a namespace. Machines are required. Other kinds are omitted if the user
+// may not list them, or if only a provider is installed.
 func (c *Cluster) readFleet(ctx context.Context, namespace string) (*fleetLists, error) {
 	l := &fleetLists{}
 	if err := c.List(ctx, &l.machines, client.InNamespace(namespace)); err != nil {
@@ -67,8 +62,7 @@ func (c *Cluster) readFleet(ctx context.Context, namespace string) (*fleetLists,
 	return l, c.readSecrets(ctx, l)
 }
 
-// readSecrets adds to l the Secrets that a class refers to and that are being deleted. It reads only the metadata of
-// Secrets.
+// readSecrets adds Secrets that are being deleted although a class uses them. It reads only metadata.
 func (c *Cluster) readSecrets(ctx context.Context, l *fleetLists) error {
 	seen := map[client.ObjectKey]bool{}
 	for i := range l.classes.Items {
@@ -95,7 +89,7 @@ func (c *Cluster) readSecrets(ctx context.Context, l *fleetLists) error {
 	return nil
 }
 
-// facts returns the input of the views: the objects in the lists, and the state of the processes that serve them.
+// facts returns the input of the views: the objects, and the state of the processes that serve them.
 func (c *Cluster) facts(ctx context.Context, l *fleetLists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
 		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
@@ -122,8 +116,6 @@ func (c *Cluster) facts(ctx context.Context, l *fleetLists, namespace, system st
 	return f
 }
 
-// providerOf returns the name of a machine's provider, which it takes from the label, the status or the spec of the
-// machine. If none of them contains the name, providerOf returns an empty string.
 func providerOf(m *v1beta1.Machine) string {
 	switch {
 	case m.Labels[v1beta1.LabelProvider] != "":
@@ -134,13 +126,11 @@ func providerOf(m *v1beta1.Machine) string {
 	return m.Spec.Provider
 }
 
-// systemNamespaceUsage is the help text of the flag --system-namespace.
 const systemNamespaceUsage = "namespace of the leases of Machinist's processes; by default machinist-system, kube-system and the machines' namespace are tried"
 
-// systemNamespaces returns the namespaces to search for the leases and records of the processes. If the flag
-// --system-namespace is set, the argument system is its value, and the result is only this namespace. Otherwise the
-// result consists of the usual namespaces and the namespace of the objects. The namespace of the objects is included
-// because a process that manages only this namespace stores its lease and its records there.
+// systemNamespaces returns the namespaces to search for leases and records of the processes. The flag
+// --system-namespace selects a single one. The default includes the namespace of the objects, because a process for
+// only this namespace stores its lease there.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -152,8 +142,7 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process reads the lease of a process to determine whether the process is running. If the lease cannot be read, the
-// result unread explains why.
+// process reads the lease of a process. If that fails, unread explains why.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The report distinguishes three cases: the lease does not exist, the user may not read it, or the request failed.
 func TestProcessReportsUnreadableLease(t *testing.T) {
 	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "x", errors.New("no rule allows it"))
 	for _, c := range []struct {

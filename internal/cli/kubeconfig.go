@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkKubeconfig returns an error if neither the flags nor a kubeconfig specify a cluster. Without this error,
-// client-go would connect to http://localhost:8080, which is never intended.
+// checkKubeconfig returns an error if neither the flags nor a kubeconfig specify a cluster. client-go would otherwise
+// connect to localhost:8080.
 func (e *Env) checkKubeconfig() error {
 	if e.overrides.ClusterInfo.Server != "" {
 		return nil
@@ -63,8 +63,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// withoutPath removes the path from the error about a missing file, because the message of the caller already contains
-// the path.
+// withoutPath removes the path from an error about a missing file, because the caller's message contains it.
 func withoutPath(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("there is no such file")

@@ -9,7 +9,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If no cluster is specified, a command reports which setting is missing, and does not connect to localhost:8080.
 func TestCommandWithoutCluster(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, content string) string {

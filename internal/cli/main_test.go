@@ -13,19 +13,18 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// outcome contains what a command wrote to standard output and standard error, and the error that the command returned.
+// outcome is the output of a command and its error.
 type outcome struct {
 	out, err string
 	failed   error
 }
 
-// execute runs the program with the kubeconfig of the test control plane.
 func execute(t testing.TB, args ...string) outcome {
 	t.Helper()
 	return executeAt(t, env.Kubeconfig(), "", args...)
 }
 
-// executeAt runs the program with the given kubeconfig. The argument in is the standard input of the program.
+// executeAt runs the program with a kubeconfig and the standard input in.
 func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -38,7 +37,6 @@ func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	return outcome{out: out.String(), err: errors.String(), failed: err}
 }
 
-// program returns the same root command as cmd/machinist.
 func program(e *Env) *cobra.Command {
 	root := &cobra.Command{Use: "machinist", SilenceUsage: true, SilenceErrors: true}
 	root.SetOut(e.Out)
@@ -47,7 +45,6 @@ func program(e *Env) *cobra.Command {
 	return root
 }
 
-// The command must have returned no error.
 func (o outcome) succeeds(t testing.TB) outcome {
 	t.Helper()
 	if o.failed != nil {
@@ -56,7 +53,6 @@ func (o outcome) succeeds(t testing.TB) outcome {
 	return o
 }
 
-// The command must have returned an error that contains all given texts.
 func (o outcome) fails(t testing.TB, words ...string) outcome {
 	t.Helper()
 	if o.failed == nil {
@@ -70,7 +66,6 @@ func (o outcome) fails(t testing.TB, words ...string) outcome {
 	return o
 }
 
-// The command must have printed all given texts to standard output.
 func (o outcome) prints(t testing.TB, words ...string) outcome {
 	t.Helper()
 	for _, w := range words {

@@ -14,10 +14,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// migratorProcess is the prefix of the name of every migrator. A migrator is the process that carries out Migrations.
 const migratorProcess = "machinist-migrator-"
 
-// migrateCommand returns the command "migrate", which migrates fleets from other systems to Machinist.
 func migrateCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -37,8 +35,7 @@ The commands only write the object Migration. The migrator of the provider proce
 	return cmd
 }
 
-// onMigration sets up a command for one Migration: its argument, its flags and its completion. The command gets the
-// Migration and passes it to the function run.
+// onMigration sets up a command for one Migration: argument, flags and completion. The function run gets the Migration.
 func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx context.Context, c *Cluster,
 	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"
@@ -65,7 +62,6 @@ func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx cont
 	outputFlag(cmd, format)
 }
 
-// planOf returns the plan of a Migration. It reads the details of the plan from ConfigMaps.
 func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Plan, error) {
 	list := &corev1.ConfigMapList{}
 	switch err := c.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{
@@ -82,7 +78,6 @@ func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Pla
 	return migrate.PlanOf(m, pages), err
 }
 
-// statusOf returns the status of a Migration, including whether the migrator is running.
 func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system string) migrate.Status {
 	if m.Status.Phase.Ended() {
 		return migrate.StatusOf(m, c.clock.Now(), nil)
@@ -95,8 +90,6 @@ func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system str
 	return status
 }
 
-// migrator determines whether the migrator for a Migration is running. If its state is unknown, the returned string
-// explains why.
 func (c *Cluster) migrator(ctx context.Context, m *v1beta1.Migration, system string) (why.Process, string) {
 	return c.process(ctx, migratorProcess+m.Spec.Provider, m.Namespace, system)
 }

@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// losses returns findings, some of which are losses that the user must accept.
 func losses() []v1beta1.MigrationFinding {
 	return []v1beta1.MigrationFinding{
 		{Level: "Loss", Code: "NoUserData", Count: 2, Message: "The old system generated the bootstrap data."},
@@ -96,7 +95,7 @@ func TestAbortGivesFleetBack(t *testing.T) {
 	f.plan("--flag", "x=y").fails(t, "--flag: spec.processFlags", "because spec.stage is Abort")
 }
 
-// Deleting a Migration aborts the migration. A finalizer keeps the object until the abort is complete.
+// Deleting a Migration aborts it. A finalizer keeps the object until then.
 func TestDeletedMigrationCannotRunOrCommit(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
@@ -187,7 +186,6 @@ func TestMigrationContinuesAfterInterrupt(t *testing.T) {
 	}
 }
 
-// The user agrees only to the plan that the command has printed.
 func TestRunRejectsChangedPlan(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
@@ -287,7 +285,6 @@ func TestInvalidMigrationFlags(t *testing.T) {
 	}
 }
 
-// If the API server rejects a Migration, the error has one line for each invalid field.
 func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan("--flag", "x="+strings.Repeat("y", 1025)).fails(t, `the API server rejects migration "old-fleet":`,
@@ -306,8 +303,7 @@ func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	outcome{failed: err}.fails(t, "spec.stage: ", "can no longer be aborted")
 }
 
-// An admission policy rejects a Migration if the user may not change the objects that the Migration names. The error
-// contains the first missing permission, and does not contain the name of the policy.
+// The error names the first missing permission, and not the policy.
 func TestRejectionByPolicyNamesMissingRight(t *testing.T) {
 	forbidden := apierrors.NewForbidden(v1beta1.GroupVersion.WithResource("migrations").GroupResource(), "old-fleet", nil)
 	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'a.machinist.dev' with " +

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// endMigration is one run of "migrate commit" or "migrate abort".
 type endMigration struct {
 	migrationWait
 	yes, wait bool
@@ -40,7 +39,6 @@ The command asks you to type the name of the Migration as a confirmation. --yes 
 	return cmd
 }
 
-// commit asks the user for confirmation, and then sets the stage of the Migration to Commit.
 func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migration, in io.Reader) error {
 	if err := e.check(); err != nil {
 		return err
@@ -64,8 +62,6 @@ func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	return e.finish(ctx, c, m, v1beta1.MigrationCompleted)
 }
 
-// checkCommit returns an error if a migration cannot be committed, for example because not all instances are adopted
-// yet.
 func checkCommit(m *v1beta1.Migration) error {
 	phase := m.Status.Phase
 	switch {
@@ -86,7 +82,6 @@ func checkCommit(m *v1beta1.Migration) error {
 	return fmt.Errorf("%s. To wait until it is Adopted: machinist migrate run %s", problem, migrate.Reference(m))
 }
 
-// confirm asks the user to confirm the commit by typing the name of the Migration.
 func (e *endMigration) confirm(m *v1beta1.Migration, in io.Reader) error {
 	if e.yes {
 		return nil
@@ -123,7 +118,6 @@ After "machinist migrate commit", a migration can no longer be aborted.`,
 	return cmd
 }
 
-// abort sets the stage of the Migration to Abort.
 func (e *endMigration) abort(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
 	if err := e.check(); err != nil {
 		return err
@@ -144,7 +138,6 @@ func (e *endMigration) abort(ctx context.Context, c *Cluster, m *v1beta1.Migrati
 	return e.finish(ctx, c, m, v1beta1.MigrationAborted)
 }
 
-// checkAbort returns an error if a migration has passed the point of no return.
 func checkAbort(m *v1beta1.Migration) error {
 	if !m.Status.Phase.Irrevocable() {
 		return nil
@@ -153,8 +146,7 @@ func checkAbort(m *v1beta1.Migration) error {
 		"of the old system are being removed or have been removed", m.Name, m.Status.Phase)
 }
 
-// finish prints the status of the migration. If --wait is set, finish first waits until the migration reaches the
-// target phase.
+// finish prints the status of the migration. With --wait, it first waits for the target phase.
 func (e *endMigration) finish(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) error {
 	if e.wait {

@@ -19,11 +19,9 @@ import (
 	"machinist.dev/machinist/internal/cli/migrate"
 )
 
-// maxMigrationName is the maximum length of the name of a Migration. The name is limited, because the names of
-// ConfigMaps and Leases contain it.
+// maxMigrationName limits the name of a Migration, because names of ConfigMaps and Leases contain it.
 const maxMigrationName = 40
 
-// migrationFlags contains the flags that set fields of a Migration, as the user typed them.
 type migrationFlags struct {
 	source, sourceNamespace, provider string
 	credentials, userData             string
@@ -49,7 +47,6 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// fenceFlags contains the flags that set spec.fence, which describes how to stop the old controllers.
 type fenceFlags struct {
 	stop, leases []string
 	noElection   bool
@@ -65,7 +62,7 @@ func (f *fenceFlags) flags(cmd *cobra.Command) {
 		"the old controllers hold no Lease: name all of them with --stop")
 }
 
-// wantedMigration contains the parsed values of migrationFlags. The value of a flag that the user has not set is nil.
+// wantedMigration holds the parsed migrationFlags. An unset flag is nil.
 type wantedMigration struct {
 	source, sourceNamespace, provider *string
 	credentials                       *v1beta1.LocalRef
@@ -75,14 +72,13 @@ type wantedMigration struct {
 	fence                             wantedFence
 }
 
-// wantedFence contains the parsed values of fenceFlags. The value of a flag that the user has not set is nil.
+// wantedFence holds the parsed fenceFlags. An unset flag is nil.
 type wantedFence struct {
 	workloads    []v1beta1.MigrationWorkload
 	leases       []v1beta1.MigrationLease
 	electsLeader *bool
 }
 
-// read checks the flags and returns their values.
 func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error) {
 	changed := cmd.Flags().Changed
 	if changed("source") {
@@ -125,7 +121,6 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 	return w, err
 }
 
-// checkName returns an error if the value of the given flag is not a valid name.
 func checkName(flag, value string, check func(string) []string) error {
 	if value == "" {
 		return fmt.Errorf("%s %q: the name is missing", flag, value)
@@ -151,7 +146,7 @@ func readUserData(text string) (*v1beta1.UserDataRef, error) {
 	return &v1beta1.UserDataRef{Name: name, Key: key}, nil
 }
 
-// readProcessFlags parses --flag. Each value is a flag of the old controllers in the form NAME=VALUE.
+// readProcessFlags parses --flag values such as NAME=VALUE.
 func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -170,7 +165,7 @@ func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	return flags, nil
 }
 
-// readOverrides parses --override. Each value is a patch for a class, in the form CLASS=@FILE or CLASS=JSON.
+// readOverrides parses --override values: CLASS=@FILE or CLASS=JSON.
 func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverride, error) {
 	var overrides []v1beta1.MigrationOverride
 	seen := map[string]bool{}
@@ -204,13 +199,11 @@ func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverrid
 	return overrides, nil
 }
 
-// kindsToStop maps the kinds of workloads that users may type in --stop to the kinds in the API.
 var kindsToStop = map[string]string{
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
 	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
 }
 
-// read checks the flags and returns their values.
 func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	for _, text := range f.stop {
 		parts := strings.Split(text, "/")
@@ -241,7 +234,6 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	return w, nil
 }
 
-// apply sets the fields of a fence to the values of the flags, and reports whether the fence has changed.
 func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	before := to.DeepCopy()
 	if w.workloads != nil {
@@ -256,7 +248,7 @@ func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	return !equality.Semantic.DeepEqual(before, to)
 }
 
-// create returns a new Migration with the values of the flags. It does not send a request.
+// create returns a new Migration from the flags. It sends no request.
 func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, error) {
 	for flag, value := range map[string]*string{"--source": w.source, "--provider": w.provider} {
 		if value == nil {
@@ -276,8 +268,8 @@ func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, err
 	return m, err
 }
 
-// update sets the fields of an existing Migration to the values of the flags, and reports whether the Migration has
-// changed. If a flag would change a field that can no longer be changed, update returns an error.
+// update applies the flags to an existing Migration, and reports whether it changed. It fails if a field can no longer
+// be changed.
 func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) {
 	spec := &m.Spec
 	for _, fixed := range []struct {
@@ -333,8 +325,7 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 	return false, nil
 }
 
-// sameOverrides reports whether two lists contain the same patches, ignoring the format of the JSON. The format may
-// differ, because the API server reformats JSON.
+// sameOverrides compares patches and ignores their format, because the API server reformats JSON.
 func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 	decode := func(all []v1beta1.MigrationOverride) map[string]any {
 		patches := map[string]any{}
@@ -349,8 +340,8 @@ func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 	return len(a) == len(b) && reflect.DeepEqual(decode(a), decode(b))
 }
 
-// explainRejection converts the error with which the API server rejects a Migration to an error with one line for each
-// invalid field. It returns other errors unchanged.
+// explainRejection returns an error with one line for each invalid field of a rejected Migration. Other errors stay
+// unchanged.
 func explainRejection(m *v1beta1.Migration, err error) error {
 	var invalid *invalidDocument
 	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &invalid) {

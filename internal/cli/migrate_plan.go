@@ -70,7 +70,6 @@ information. The command fails while the plan has a Blocker, or a Loss that is n
 	return cmd
 }
 
-// planMigration is one run of "migrate plan", which creates or changes a Migration and shows the plan.
 type planMigration struct {
 	migrationWait
 	wanted migrationFlags
@@ -101,14 +100,12 @@ func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted
 	return plan.Err()
 }
 
-// awaitPlan waits until the migrator has computed the plan for a Migration.
 func (w *migrationWait) awaitPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
 	interrupted := fmt.Sprintf("the migrator continues to read the old system, and changes nothing. To see the plan: machinist migrate plan %s",
 		migrate.Reference(m))
 	return w.waitFor(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) { return migrate.Planned(m), nil })
 }
 
-// manifests prints the converted objects as YAML or JSON.
 func (p *planMigration) manifests(plan migrate.Plan) error {
 	if plan.Unread != "" {
 		return fmt.Errorf("the converted objects cannot be read: %s", plan.Unread)
@@ -141,8 +138,6 @@ func (p *planMigration) manifests(plan migrate.Plan) error {
 	return err
 }
 
-// createOrUpdateMigration applies the flags to a Migration in the cluster, and returns the Migration. If there is no
-// such Migration, createOrUpdateMigration creates it.
 func (c *Cluster) createOrUpdateMigration(ctx context.Context, name string, wanted wantedMigration) (*v1beta1.Migration, error) {
 	m := &v1beta1.Migration{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, m); {

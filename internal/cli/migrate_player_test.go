@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// oldFleet is a namespace in which a fake migrator processes Migrations.
+// oldFleet is a namespace whose Migrations a fake migrator processes.
 type oldFleet struct {
 	testing.TB
 	api       client.WithWatch
@@ -31,7 +31,7 @@ type oldFleet struct {
 	migrator  *fakeMigrator
 }
 
-// newOldFleet returns an oldFleet without a Migration. The fake migrator puts the given findings into every plan.
+// newOldFleet returns an oldFleet. The fake migrator puts the findings into every plan.
 func newOldFleet(t testing.TB, findings ...v1beta1.MigrationFinding) *oldFleet {
 	t.Helper()
 	f := &oldFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
@@ -43,19 +43,17 @@ func newOldFleet(t testing.TB, findings ...v1beta1.MigrationFinding) *oldFleet {
 	return f
 }
 
-// run runs a subcommand of "migrate" in the namespace of the fleet.
 func (f *oldFleet) run(args ...string) outcome {
 	f.Helper()
 	return execute(f, append([]string{"migrate"}, append(args, "-n", f.namespace)...)...)
 }
 
-// plan runs "migrate plan" for the Migration old-fleet.
 func (f *oldFleet) plan(args ...string) outcome {
 	f.Helper()
 	return f.run(append([]string{"plan", "old-fleet", "--source", "kubermatic", "--provider", "fake"}, args...)...)
 }
 
-// runUntil runs a command, and cancels the context of the command as soon as the command prints the given text.
+// runUntil cancels a command as soon as it prints the given text.
 func (f *oldFleet) runUntil(words string, args ...string) outcome {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -63,8 +61,7 @@ func (f *oldFleet) runUntil(words string, args ...string) outcome {
 	return f.runHooked(ctx, words, cancel, args...)
 }
 
-// runHooked runs a command. As soon as the command prints the given text, runHooked calls the callback. It calls the
-// callback only once.
+// runHooked runs a command and calls then once, when the command prints the given text.
 func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), args ...string) outcome {
 	f.Helper()
 	var errors strings.Builder
@@ -75,8 +72,7 @@ func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), arg
 	return outcome{out: out.all.String(), err: errors.String(), failed: err}
 }
 
-// hook is a writer. The hook calls the callback as soon as the text in the field words has been written. It calls the
-// callback only once.
+// hook is a writer that calls its callback once, when the text words has been written.
 type hook struct {
 	words string
 	then  func()
@@ -106,8 +102,8 @@ func (f *oldFleet) must(err error) {
 	}
 }
 
-// fakeMigrator acts as the migrator of the provider "fake". In each reconciliation, a Migration enters its next phase
-// if its stage and its plan permit this phase.
+// fakeMigrator acts as the migrator of the provider "fake". Each reconciliation moves a Migration to its next phase, if
+// its stage and plan permit that.
 type fakeMigrator struct {
 	api       client.Client
 	namespace string
@@ -115,7 +111,7 @@ type fakeMigrator struct {
 	mu       sync.Mutex
 	findings []v1beta1.MigrationFinding
 	hash     string
-	// troubles maps a phase to the problem that stops migrations in this phase.
+	// troubles maps a phase to the problem that stops migrations in it.
 	troubles map[v1beta1.MigrationPhase]string
 }
 
@@ -125,7 +121,6 @@ func (p *fakeMigrator) set(change func(*fakeMigrator)) {
 	change(p)
 }
 
-// nextPhase maps each phase to the phase that follows it.
 var nextPhase = map[v1beta1.MigrationPhase]v1beta1.MigrationPhase{
 	v1beta1.MigrationPlanning: v1beta1.MigrationFencing, v1beta1.MigrationFencing: v1beta1.MigrationSettling,
 	v1beta1.MigrationSettling: v1beta1.MigrationCopying, v1beta1.MigrationCopying: v1beta1.MigrationAdopting,
@@ -159,8 +154,7 @@ func (p *fakeMigrator) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// step changes the status to the next phase. If p.troubles has a problem for the current phase, step reports the
-// problem instead, and returns true.
+// step moves the status to the next phase. If the current phase has a problem, step reports it and returns true.
 func (p *fakeMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	s := &m.Status
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) {
@@ -213,7 +207,6 @@ func (p *fakeMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	return false
 }
 
-// write creates the ConfigMaps with the details of the plan.
 func (p *fakeMigrator) write(ctx context.Context, m *v1beta1.Migration) error {
 	var findings strings.Builder
 	for _, f := range p.findings {

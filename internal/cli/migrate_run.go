@@ -58,7 +58,6 @@ the migration continues without a confirmation until the old objects are removed
 	return cmd
 }
 
-// runMigration is one run of "migrate run".
 type runMigration struct {
 	migrationWait
 	accept       []string
@@ -96,7 +95,7 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 		if starts {
 			m.Spec.PlanHash = hash
 		}
-		// If an earlier run had the flag --commit, a run without --commit does not undo the commit.
+		// A run without --commit does not undo the --commit of an earlier run.
 		if starts || r.commit {
 			m.Spec.Stage = stage
 		}
@@ -124,7 +123,6 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 	return r.env.Print(c.statusOf(ctx, m, r.system), r.format)
 }
 
-// checkRun returns an error if a migration has ended or is being aborted.
 func checkRun(m *v1beta1.Migration) error {
 	switch {
 	case m.Status.Phase.Ended():
@@ -139,8 +137,7 @@ func checkRun(m *v1beta1.Migration) error {
 	return nil
 }
 
-// showPlan waits for the plan, prints it, and returns the latest version of the Migration. If the plan cannot be
-// carried out, showPlan returns an error.
+// showPlan waits for the plan, prints it, and returns the latest Migration. It fails if the plan cannot be executed.
 func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
 	m, err := r.awaitPlan(ctx, c, m)
 	if err != nil {
@@ -166,7 +163,6 @@ func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migr
 	return m, nil
 }
 
-// awaitPhase waits until a migration is in the target phase or in a later phase.
 func (w *migrationWait) awaitPhase(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) (*v1beta1.Migration, error) {
 	continuing := "the migration continues in the background"

@@ -63,17 +63,15 @@ has ended.`,
 	return cmd
 }
 
-// migrationStatus computes what one run of "migrate status" prints.
 type migrationStatus struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// name is the name of one Migration. If name is empty, all Migrations are printed.
+	// name selects one Migration. Empty means all.
 	name string
 }
 
-// view returns the status of the selected Migrations, and the list of Migrations from which the status was computed.
-// The result ended is true if the status will not change any more.
+// view returns the status of the selected Migrations and their list. ended is true if the status is final.
 func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.MigrationList, ended bool, err error) {
 	namespace := s.scope.namespace(s.cluster)
 	list = &v1beta1.MigrationList{}
@@ -98,7 +96,6 @@ func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.Mi
 	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
 }
 
-// follow prints the status after each change, until ctx ends or the migration has ended.
 func (s *migrationStatus) follow(ctx context.Context) error {
 	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, what: "The Migration"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -110,7 +107,7 @@ func (s *migrationStatus) follow(ctx context.Context) error {
 	})
 }
 
-// withoutTimes returns a view without the fields that change merely because time passes.
+// withoutTimes returns a view without fields that change merely because time passes.
 func withoutTimes(view View) View {
 	switch v := view.(type) {
 	case migrate.Status:

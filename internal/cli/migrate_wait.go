@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// migrationWait contains the flags of the commands that wait for a migrator.
+// migrationWait holds the flags of the commands that wait for a migrator.
 type migrationWait struct {
 	env     *Env
 	timeout time.Duration
@@ -28,7 +28,6 @@ func (w *migrationWait) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// check returns an error if the value of a flag is invalid.
 func (w *migrationWait) check() error {
 	if w.timeout < 0 {
 		return fmt.Errorf("--timeout %s: must not be negative", w.timeout)
@@ -39,9 +38,8 @@ func (w *migrationWait) check() error {
 // quiet reports whether the command prints only its result, and no progress.
 func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == asYAML }
 
-// waitFor watches a Migration until the function reached returns true. Meanwhile it shows the progress and the problems
-// of the migration. Finally it returns the latest version of the Migration. If the user interrupts the command, the
-// error contains the text in the argument interrupted.
+// waitFor watches a Migration until reached returns true, and shows progress and problems meanwhile. It returns the
+// latest version. If the user interrupts the command, the error contains the text interrupted.
 func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
 	reached func(*v1beta1.Migration) (bool, error)) (*v1beta1.Migration, error) {
 	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.
@@ -77,18 +75,14 @@ func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migr
 	return last, err
 }
 
-// progress shows the progress of one migration to the user.
 type progress struct {
 	*migrationWait
-	live *printer.Live
-	// troubles are the problems that were printed last.
-	troubles []string
-	// migratorChecked is true if the command has already checked whether the migrator is running.
+	live            *printer.Live
+	troubles        []string
 	migratorChecked bool
 }
 
-// show draws the current progress of the migration, and prints problems that are new. If the migrator is not running,
-// show prints a note about this once.
+// show draws the progress and prints new problems. It notes once that the migrator is not running.
 func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 	if !p.migratorChecked && !migrate.Observed(m) {
 		p.migratorChecked = true
@@ -112,7 +106,6 @@ func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 		}
 		p.troubles = troubles
 	}
-	// A line that is wider than the terminal wraps, and then cannot be overwritten. So if the width of the terminal is
-	// unknown, assume 80 columns.
+	// A line wider than the terminal wraps and cannot be overwritten. If the width is unknown, assume 80 columns.
 	p.live.Draw(migrate.Picture(m, p.env.style(p.format), cmp.Or(p.env.Width, 80)), migrate.Line(m))
 }

@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/internal/transfer/move"
 )
 
-// moveFlags contains the flags of "machinist move".
 type moveFlags struct {
 	kubeconfig, context    string
 	all, dryRun            bool
@@ -70,7 +69,6 @@ Run it again to continue.`,
 	return cmd
 }
 
-// check returns an error if the flags or arguments are invalid.
 func (f moveFlags) check(deployments []string) error {
 	switch {
 	case f.kubeconfig == "" && f.context == "":
@@ -83,8 +81,7 @@ func (f moveFlags) check(deployments []string) error {
 	return nil
 }
 
-// destination returns an environment that connects to the destination cluster. It ignores the flags that select the
-// source cluster, such as --context.
+// destination returns an environment for the destination cluster. It ignores flags that select the source cluster.
 func (f moveFlags) destination(env *Env) *Env {
 	to := *env
 	to.rules = clientcmd.NewDefaultClientConfigLoadingRules()
@@ -96,7 +93,6 @@ func (f moveFlags) destination(env *Env) *Env {
 	return &to
 }
 
-// runMove plans the move, checks that it is possible, and then carries it out.
 func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	var deployments []string
 	for _, arg := range args {
@@ -160,8 +156,8 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		_, err := fmt.Fprintln(env.Out, "The move is possible. Nothing was changed.")
 		return err
 	}
-	// The processes compare this time with their own clocks. These clocks are close to the clock of the API server. The
-	// permission is valid for longer than this command waits.
+	// The processes compare this time with their own clocks, which are close to the API server's. The permission lasts
+	// longer than this command waits.
 	m.Until = to.clock.Now().Add(min(f.timeout+time.Minute, v1beta1.MaxAdoptionFromCluster-time.Minute))
 	within, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -172,9 +168,8 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	return err
 }
 
-// missingProcesses determines which processes the machines of the source cluster will need in this cluster. It returns
-// a sentence for each of these processes that is not running. If the user may not read the lease of a process, the
-// process is skipped.
+// missingProcesses returns a sentence for each process that the moved machines need and that is not running here. A
+// process whose lease cannot be read is skipped.
 func (c *Cluster) missingProcesses(ctx context.Context, from *Cluster, namespace, system string) (missing []string) {
 	list := &v1beta1.MachineList{}
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {

@@ -7,7 +7,6 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// If the destination is wrong, the command reports this before it changes anything.
 func TestMoveRejectsImpossibleMoves(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()

@@ -21,9 +21,7 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// adoption is one run of "machinist orphans adopt".
 type adoption struct {
-	// Flags and arguments.
 	all, dryRun bool
 	set         string
 	permitFor   time.Duration
@@ -33,10 +31,9 @@ type adoption struct {
 
 	cluster  *Cluster
 	template *v1beta1.MachineTemplateSpec
-	// permittedClasses contains the names of the classes that this run has annotated, so that the machines of these
-	// classes may adopt instances.
+	// permittedClasses are the classes whose machines this run has permitted to adopt instances.
 	permittedClasses []string
-	// unlisted is the number of instances that the latest check found, but that its report does not list.
+	// unlisted is the number of found instances that the report does not list.
 	unlisted int
 }
 
@@ -80,7 +77,6 @@ A MachineSet adopts machines while it has fewer machines than spec.replicas. To 
 	return cmd
 }
 
-// run creates a Machine for each selected instance, and prints one line for each instance.
 func (f *adoption) run(ctx context.Context, env *Env) error {
 	switch {
 	case f.all == (len(f.ids) > 0):
@@ -135,9 +131,8 @@ func (f *adoption) run(ctx context.Context, env *Env) error {
 	return err
 }
 
-// find returns what the latest check reported about the selected instances. These are the instances in the arguments,
-// or with --all, all instances of the namespace. If an instance in the arguments was not found by the check or cannot
-// be adopted, find returns an error.
+// find returns the reports about the selected instances: those in the arguments, or with --all, those of the namespace.
+// It fails if an instance is unknown or cannot be adopted.
 func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	view, err := f.cluster.orphans(ctx, f.cluster.Namespace, f.system)
 	if err != nil {
@@ -169,7 +164,7 @@ func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	return found, nil
 }
 
-// adopt creates a Machine that adopts an instance. If no Machine is created, the result outcome explains why.
+// adopt creates a Machine that adopts an instance. If it creates none, outcome explains why.
 func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, err error) {
 	machine := f.machine(e)
 	if machine.Spec.ClassRef == nil {
@@ -194,7 +189,7 @@ func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, e
 	return "", nil
 }
 
-// machine returns a Machine that adopts an instance. Its name and namespace are taken from the tags of the instance.
+// machine returns a Machine for an instance. Name and namespace come from the instance's tags.
 func (f *adoption) machine(e ledger.Entry) *v1beta1.Machine {
 	namespace, name, _ := strings.Cut(e.Machine, "/")
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -209,8 +204,7 @@ func (f *adoption) machine(e ledger.Entry) *v1beta1.Machine {
 	return m
 }
 
-// withoutOwnership copies the labels in the template of a set, except for the labels that a set adds to each machine
-// that it adopts.
+// withoutOwnership copies the labels of a set's template, except those that the set adds to adopted machines.
 func withoutOwnership(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range labels {
@@ -223,8 +217,7 @@ func withoutOwnership(labels map[string]string) map[string]string {
 	return out
 }
 
-// permit annotates a class, so that its machines may adopt instances that are tagged with the cluster ID. If this run
-// has already annotated the class, permit does nothing.
+// permit allows the machines of a class to adopt instances with this cluster ID. A repeated call does nothing.
 func (f *adoption) permit(ctx context.Context, namespace, name string) error {
 	if slices.Contains(f.permittedClasses, name) {
 		return nil
@@ -233,7 +226,7 @@ func (f *adoption) permit(ctx context.Context, namespace, name string) error {
 	if err := f.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
 		return err
 	}
-	now := f.cluster.clock.Now() // The provider processes have clocks that are close to the API server's clock.
+	now := f.cluster.clock.Now() // Provider processes have clocks close to the API server's.
 	from := class.Annotations[v1beta1.AnnotationAdoptFromCluster]
 	until := class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
 	if from != "" && from != f.clusterID && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {

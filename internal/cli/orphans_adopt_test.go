@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// orphaned returns a fleet with the class small and the deployment web, and reports of instances without a machine. The
-// cluster ID is "ours".
+// orphaned returns a fleet with the class small and the deployment web, and reports of orphans. The cluster ID is
+// "ours".
 func orphaned(t *testing.T) *testFleet {
 	t.Helper()
 	p := newTestFleet(t)
@@ -74,8 +74,6 @@ func TestAdoptCreatesMachinesForOrphans(t *testing.T) {
 	p.run(ids...).succeeds(t).prints(t, "0 machines created")
 }
 
-// With --set, the new machines match the template of the set. They lack only the labels that the set adds when it
-// adopts machines.
 func TestAdoptCreatesMachinesOfSet(t *testing.T) {
 	p := orphaned(t)
 	p.run("orphans", "adopt", "--all", "--set", "web-1").succeeds(t).prints(t, "lost-1: created, will adopt",

@@ -57,8 +57,8 @@ ConfigMap machinist-orphans, which this command reads. The output shows the time
 	return cmd
 }
 
-// orphans reads the ConfigMaps in which the provider processes report instances without a machine. If the user may read
-// none of these ConfigMaps, orphans returns an error.
+// orphans reads the provider processes' reports of instances without a machine. It fails if the user may read none of
+// them.
 func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.Orphans, error) {
 	var pages []ledger.Page
 	var unread []string
@@ -88,7 +88,7 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 				continue
 			}
 			pages = append(pages, page)
-			// The lease of a provider process is in the same namespace as its ConfigMap.
+			// The lease of a provider process is in the namespace of its ConfigMap.
 			p, missing := c.process(ctx, providerProcess+page.Provider, page.Namespace, space)
 			if processes[ledger.Key(page.Provider, page.Namespace)] = p; missing != "" && !slices.Contains(unread, missing) {
 				unread = append(unread, missing)

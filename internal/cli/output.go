@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// These are the possible values of the flag -o.
 const (
 	asText = ""
 	asWide = "wide"
@@ -19,15 +18,13 @@ const (
 	asYAML = "yaml"
 )
 
-// outputFlag adds the flag -o to a command that prints a view.
 func outputFlag(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", asText, "print as one of: json, yaml, wide")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{asJSON, asYAML, asWide},
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkFormat returns an error if the value of -o is unknown. Commands call checkFormat before they send requests to
-// the cluster.
+// checkFormat returns an error for an unknown value of -o. Commands call it before they send requests.
 func checkFormat(format string) error {
 	switch format {
 	case asText, asWide, asJSON, asYAML:
@@ -36,13 +33,12 @@ func checkFormat(format string) error {
 	return fmt.Errorf("--output %q: must be json, yaml or wide", format)
 }
 
-// View is the result of a command that is printed to the user. For JSON and YAML output, the fields of the view are
-// encoded. For text output, the method Text is called.
+// View is the result of a command. JSON and YAML output encode its fields. Text writes the text output.
 type View interface {
 	Text(w io.Writer, style Style) error
 }
 
-// Print writes a view to e.Out. The format is the value of the flag -o.
+// Print writes a view to e.Out. The format is the value of -o.
 func (e *Env) Print(view View, format string) error {
 	switch format {
 	case asJSON:
@@ -63,7 +59,6 @@ func (e *Env) Print(view View, format string) error {
 // Style determines how text output looks.
 type Style = printer.Style
 
-// style returns the style of text output for the given value of -o.
 func (e *Env) style(format string) Style {
 	return Style{Colour: e.Colour, Wide: format == asWide, Plain: e.Plain}
 }

@@ -20,7 +20,6 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// pauseFlags contains the flags of the commands "pause" and "resume".
 type pauseFlags struct {
 	fleet, all     bool
 	reason, format string
@@ -35,8 +34,8 @@ func (f *pauseFlags) add(cmd *cobra.Command, fleetUsage, allUsage string) {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 }
 
-// check returns an error if --fleet is missing. The flag is required because "machinist rollout pause" has a similar
-// name and stops only rollouts.
+// check returns an error if --fleet is missing. It is required because the similar command "machinist rollout pause"
+// stops only rollouts.
 func (f *pauseFlags) check(verb string) error {
 	if !f.fleet {
 		return fmt.Errorf("--fleet is missing: \"machinist %s --fleet\" affects all machines of a namespace; "+
@@ -98,8 +97,7 @@ of the deployments allow.`,
 	return cmd
 }
 
-// printPauses calls the function in the argument do, and prints the namespaces that this function has paused or
-// resumed. It prints them even if the function also returns an error.
+// printPauses calls do and prints the namespaces that it has paused or resumed, even if do also returns an error.
 func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
 	c, err := e.Connect()
 	if err != nil {
@@ -112,8 +110,7 @@ func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)
 	return errors.Join(e.Print(fleet.Pauses{Kind: "PauseResult", Namespaces: done}, f.format), err)
 }
 
-// pause creates a disruption budget in each selected namespace. If an error occurs in one namespace, the other
-// namespaces are still paused.
+// pause creates a disruption budget in each selected namespace. After an error, it continues with the other namespaces.
 func (c *Cluster) pause(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	namespaces := []string{c.Namespace}
 	if f.all {
@@ -142,7 +139,6 @@ func (c *Cluster) pause(ctx context.Context, f pauseFlags) (done []fleet.Pause, 
 	return done, errors.Join(errs...)
 }
 
-// pauseBudget returns the disruption budget that pauses the fleet of a namespace.
 func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: disruption.PauseBudget},
@@ -157,8 +153,8 @@ func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget 
 	return b
 }
 
-// checkExisting gets the existing budget that has the same name as b, and stores it in b. If the existing budget does
-// not stop all disruptions, checkExisting returns an error.
+// checkExisting reads the existing budget with the name of b into b. It fails if this budget does not stop all
+// disruptions.
 func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptionBudget) error {
 	want := b.Spec
 	if err := c.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
@@ -174,7 +170,6 @@ func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptio
 	return nil
 }
 
-// resume deletes the disruption budgets with which "pause" has paused the fleets of the selected namespaces.
 func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	var list v1beta1.MachineDisruptionBudgetList
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: disruption.PauseBudget}}
@@ -203,7 +198,6 @@ func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause,
 	return done, errors.Join(errs...)
 }
 
-// namespacesWithFleets returns the namespaces that contain machines, sets or deployments.
 func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	var namespaces []string
 	for _, kind := range []string{"MachineList", "MachineSetList", "MachineDeploymentList"} {
@@ -224,8 +218,7 @@ func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	return slices.Compact(namespaces), nil
 }
 
-// user asks the API server for the name of the user who runs the command. If the request fails, user returns an empty
-// string.
+// user returns the name of the user from the API server, or "" if that fails.
 func (c *Cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

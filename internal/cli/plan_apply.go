@@ -18,9 +18,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// dryRunApply returns a deployment before and after a document is applied. If the deployment does not exist, before is
-// nil. The API server computes the deployment after the change in a dry run. Therefore the result contains all
-// defaults, and an invalid document causes the same error as without a dry run.
+// dryRunApply returns a deployment before and after a document is applied. before is nil for a new deployment. The API
+// server computes the result in a dry run, so it contains all defaults, and invalid documents are rejected.
 func (c *Cluster) dryRunApply(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
@@ -51,7 +50,6 @@ func (c *Cluster) dryRunApply(ctx context.Context, doc document) (before, after 
 	return live, after, nil
 }
 
-// dryRunCreate returns the deployment that the API server would store if the document were created.
 func (c *Cluster) dryRunCreate(ctx context.Context, doc document) (*v1beta1.MachineDeployment, error) {
 	// Send the document unchanged, so that the API server can report all unknown fields.
 	object := &unstructured.Unstructured{}
@@ -67,8 +65,7 @@ func (c *Cluster) dryRunCreate(ctx context.Context, doc document) (*v1beta1.Mach
 	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, after)
 }
 
-// explainDryRun explains an error that a dry run returned. Forbidden need not mean that the user lacks a permission,
-// because admission policies and quotas reject requests with the same status.
+// explainDryRun explains an error of a dry run. Admission policies and quotas also reject requests with Forbidden.
 func (c *Cluster) explainDryRun(doc document, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("the API server rejected the dry run that the plan needs: %w", c.Explain(err))
@@ -76,12 +73,11 @@ func (c *Cluster) explainDryRun(doc document, err error) error {
 	return doc.explain(c.Explain(err))
 }
 
-// kubectlManager is the field manager that "kubectl apply --server-side" uses.
+// kubectlManager is the field manager of "kubectl apply --server-side".
 const kubectlManager = "kubectl"
 
-// patchFor returns the patch that "kubectl apply" would send. If the deployment was last applied with server-side
-// apply, the patch is the document itself. Otherwise the patch is the three-way merge of the last applied document, the
-// live object and the new document.
+// patchFor returns the patch of "kubectl apply". After server-side apply, it is the document itself. Otherwise it is
+// the three-way merge of the last applied document, the live object and the new document.
 func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
 	var wanted map[string]any
 	if err := json.Unmarshal(doc.raw, &wanted); err != nil {

@@ -48,12 +48,10 @@ support.`,
 	return cmd
 }
 
-// plan is one run of the command "plan".
 type plan struct {
-	env    *Env
-	files  []string
-	format string
-	// If recursive is true, the files in subfolders are read too.
+	env       *Env
+	files     []string
+	format    string
 	recursive bool
 }
 
@@ -76,8 +74,7 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 	return p.env.Print(view, p.format)
 }
 
-// plan returns a plan for each document. If sameNamespace is true, all documents must belong to the namespace that the
-// user selected.
+// plan returns a plan for each document. With sameNamespace, all documents must belong to the selected namespace.
 func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace bool) (*plans, error) {
 	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
@@ -97,8 +94,7 @@ func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace b
 	return view, nil
 }
 
-// planFor returns the plan for one document. The argument all contains the documents of all files, which may include
-// the class of the deployment.
+// planFor returns the plan for one document. The documents of all files may include its class.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	collecting, warnings := collectWarnings(ctx)
 	before, after, err := c.dryRunApply(collecting, doc)
@@ -141,8 +137,8 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return item, nil
 }
 
-// unchangedClass returns the class of a deployment if the deployment keeps its class. If the deployment gets another
-// class, or if the class cannot be read, unchangedClass returns an empty class.
+// unchangedClass returns the class if the deployment keeps it. Otherwise, or if it cannot be read, the result is an
+// empty class.
 func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
 	name string) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{}
@@ -155,7 +151,6 @@ func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *
 	return class
 }
 
-// plans contains a plan for each deployment in the files.
 type plans struct {
 	// Kind is always RolloutPlans.
 	Kind  string          `json:"kind"`

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// invalidDocument is the error for a document that the API server rejects. It has one line for each invalid field.
 type invalidDocument struct {
 	lines []string
 	err   error
@@ -26,10 +25,8 @@ func (r *invalidDocument) Error() string {
 // Unwrap returns the API server's error.
 func (r *invalidDocument) Unwrap() error { return r.err }
 
-// explain converts an error about invalid fields to an error that lists these fields with their values. It returns
-// other errors unchanged. The original message of the API server is less useful. For an unknown field, the original
-// message repeats the whole object. For a value of the wrong type, the original message contains the type instead of
-// the value.
+// explain lists the invalid fields of an error with their values. The API server's own message repeats the whole
+// object, or names a type instead of the value. Other errors stay unchanged.
 func (d document) explain(err error) error {
 	var rejection apierrors.APIStatus
 	if !errors.As(err, &rejection) {
@@ -51,7 +48,6 @@ func (d document) explain(err error) error {
 	return &invalidDocument{lines: lines, err: err}
 }
 
-// explainCause returns the lines that describe one cause in the details of the API server's error.
 func (d document) explainCause(cause metav1.StatusCause) []string {
 	if lines := d.unknownFields(cause.Message); len(lines) > 0 {
 		return lines
@@ -80,13 +76,11 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 
 var (
 	expectedType = regexp.MustCompile(`must be of type \w+`)
-	// ofPolicy matches the prefix that the API server adds to the message of an admission policy. The message itself
-	// already contains the name of the field.
+	// ofPolicy matches the prefix of an admission policy's message. The message itself names the field.
 	ofPolicy    = regexp.MustCompile(`^ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
 	strictError = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
 )
 
-// unknownFields returns a line for each unknown or duplicate field that the API server reports in the given message.
 func (d document) unknownFields(message string) []string {
 	_, list, found := strings.Cut(message, "strict decoding error: ")
 	if !found {
@@ -109,8 +103,7 @@ func (d document) unknownFields(message string) []string {
 
 var pathSegment = regexp.MustCompile(`[^.\[\]]+`)
 
-// value returns the value of one field of the document as JSON. The argument path is for example
-// "spec.template.spec.node.taints[0].key".
+// value returns a field of the document as JSON. A path is for example "spec.template.spec.node.taints[0].key".
 func (d document) value(path string) (string, bool) {
 	var at any
 	if json.Unmarshal(d.raw, &at) != nil {
@@ -138,8 +131,7 @@ func (d document) value(path string) (string, bool) {
 	return shortened(string(value)), err == nil
 }
 
-// shortened removes the middle of a text that is too long. The important parts remain: the field is at the start of the
-// text, and the problem is at its end.
+// shortened removes the middle of a long text. The field is at the start, and the problem at the end.
 func shortened(text string) string {
 	const head, tail = 100, 200
 	if len(text) <= head+tail {

@@ -20,27 +20,25 @@ import (
 
 // document is the manifest of a MachineDeployment.
 type document struct {
-	// source is the name of the file, for messages.
+	// source is the file name for messages.
 	source          string
 	namespace, name string
 	raw             []byte // JSON
 }
 
-// documents contains the relevant contents of all files.
+// documents are the relevant contents of all files.
 type documents struct {
 	deployments []document
-	// classes is the set of the MachineClasses in the files. The keys consist of namespace and name.
+	// classes is the set of MachineClasses by namespace and name.
 	classes map[[2]string]bool
 }
 
-// hasClass reports whether the files contain a class. If a class in a file has no namespace, its namespace is
-// defaultNamespace.
+// hasClass reports whether the files contain a class. A class without a namespace is in defaultNamespace.
 func (d documents) hasClass(namespace, defaultNamespace, name string) bool {
 	return d.classes[[2]string{namespace, name}] || namespace == defaultNamespace && d.classes[[2]string{"", name}]
 }
 
-// readDocuments reads YAML and JSON files. A path is either a file, which may contain several documents, or a folder
-// with such files. The result has only the MachineDeployments and the names of the MachineClasses.
+// readDocuments reads YAML and JSON files with MachineDeployments and MachineClasses. A path is a file or a folder.
 func readDocuments(paths []string, recursive bool, in io.Reader) (documents, error) {
 	all := documents{classes: map[[2]string]bool{}}
 	files, err := expand(paths, recursive)
@@ -62,7 +60,6 @@ func readDocuments(paths []string, recursive bool, in io.Reader) (documents, err
 	return all, nil
 }
 
-// decode adds the documents in one file to d. The argument content is the content of the file.
 func (d *documents) decode(content []byte, source string) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for n := 1; ; n++ {
@@ -78,11 +75,9 @@ func (d *documents) decode(content []byte, source string) error {
 	}
 }
 
-// extensions are the file extensions of manifests. If a path is a folder, only files with these extensions are read, as
-// in kubectl.
+// extensions select the files of a folder, as in kubectl.
 var extensions = []string{".json", ".yaml", ".yml"}
 
-// expand replaces each folder with the files in it, sorted by name.
 func expand(paths []string, recursive bool) ([]string, error) {
 	var files []string
 	for _, name := range paths {
@@ -113,8 +108,7 @@ func expand(paths []string, recursive bool) ([]string, error) {
 	return files, nil
 }
 
-// readFile reads a file. If file is "-", readFile reads standard input, which is passed as the argument in. The result
-// source is the name of the file for messages.
+// readFile reads a file, or standard input if file is "-". source is the name for messages.
 func readFile(file string, in io.Reader) (content []byte, source string, err error) {
 	switch {
 	case file == "-":
@@ -127,8 +121,7 @@ func readFile(file string, in io.Reader) (content []byte, source string, err err
 	return content, file, err
 }
 
-// add adds one document to d. If the document is a list, each item of the list is added. The argument position
-// describes the place of the document in the file, for messages.
+// add adds one document or the items of a list. position is its place in the file, for messages.
 func (d *documents) add(raw json.RawMessage, position, source string) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manifest returns a manifest of the deployment web. The argument more is appended to the spec.
+// manifest returns a manifest of the deployment web. The text more is appended to the spec.
 func manifest(class string, more string) string {
 	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
 kind: MachineDeployment
@@ -43,7 +43,6 @@ func (f *rolloutFleet) plan(text string, args ...string) outcome {
 		args...)...)
 }
 
-// onlyPlan decodes the output of a command, and returns the only plan in the output.
 func onlyPlan(t testing.TB, o outcome) *preview.Plan {
 	t.Helper()
 	var view plans
@@ -88,8 +87,7 @@ func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
 		"No machine would be created, replaced or deleted.")
 }
 
-// maxLive watches the machines until ctx ends. It counts the machines that are not being deleted, and returns the
-// highest count.
+// maxLive watches the machines until ctx ends. It returns the highest number of machines that are not being deleted.
 func maxLive(ctx context.Context, f *rolloutFleet) (most int32) {
 	live := map[string]bool{}
 	list := &v1beta1.MachineList{}
@@ -143,8 +141,7 @@ func TestPlanMatchesKubectlApply(t *testing.T) {
 				return d
 			}
 			apply(written("a", "  minReadySeconds: 1\n"))
-			// If a file no longer contains a field, kubectl apply removes the field. It does not change fields that other
-			// clients have set.
+			// kubectl apply removes a field that the file no longer contains, but not the fields of other clients.
 			d := read()
 			was := d.DeepCopy()
 			d.Spec.RevisionHistoryLimit = new(int32)
@@ -191,7 +188,6 @@ func TestPlanRejectsInvalidFiles(t *testing.T) {
 	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1beta1\n").fails(t, "metadata.name is not set")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t,
 		`namespace of machinedeployment "web" is "other"`)
-	// Errors that the API server returns are reported to the user.
 	f.plan(manifest("a", "  replicaz: 4\n")).fails(t, "replicaz")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: -3")).fails(t, "spec.replicas")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t,
@@ -270,8 +266,7 @@ func TestPlanOfFolder(t *testing.T) {
 	run().fails(t, "5.yaml: document 1")
 }
 
-// If the user has no permission for the dry run, there is no plan. The file alone is not enough, because it lacks the
-// defaults and is not validated.
+// Without the dry run there is no plan, because the file lacks the defaults and is not validated.
 func TestPlanNeedsPermissionForDryRun(t *testing.T) {
 	f := newRolloutFleet(t, 2)
 	reads := rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
@@ -289,7 +284,6 @@ func TestPlanNeedsPermissionForDryRun(t *testing.T) {
 		"2 machines would be replaced. 1 machine would be created.", "The existence of the class b could not be checked.")
 }
 
-// grant creates a Role with the given rules and binds it to a user.
 func grant(t testing.TB, api client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	for _, object := range []client.Object{

@@ -22,7 +22,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// preflightOptions contains the flags of the command "preflight".
 type preflightOptions struct {
 	target, endpoint, authority, format string
 	noTarget, probe                     bool
@@ -83,14 +82,12 @@ the token, approves the request, waits until the certificate is signed, and dele
 	return cmd
 }
 
-// preflightView is the view that the command "preflight" prints.
 type preflightView struct {
 	Findings []preflight.Finding `json:"findings"`
-	// Unread contains a sentence for each check that could not be made.
+	// Unread has a sentence for each check that could not be made.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// errors returns the number of findings that prevent machines from joining the cluster.
 func (v *preflightView) errors() (n int) {
 	for _, f := range v.Findings {
 		if !f.Warning {
@@ -120,8 +117,7 @@ func (v *preflightView) Text(w io.Writer, style Style) error {
 	return err
 }
 
-// add adds the findings of a check to the view. Each line of err describes a check that could not be made, and is added
-// to Unread.
+// add adds the findings of a check. Each line of err is a check that could not be made.
 func (v *preflightView) add(found []preflight.Finding, err error) {
 	for _, f := range found {
 		if !slices.Contains(v.Findings, f) {
@@ -133,7 +129,6 @@ func (v *preflightView) add(found []preflight.Finding, err error) {
 	}
 }
 
-// check runs all checks and returns the results as a view.
 func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflightView, error) {
 	v := &preflightView{Findings: []preflight.Finding{}}
 	checks, err := checksOf(control)
@@ -180,7 +175,6 @@ func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflig
 	return v, nil
 }
 
-// bundle returns the certificates of the authorities that kubelets trust when they connect to the endpoint.
 func (o preflightOptions) bundle(config *rest.Config) ([]byte, error) {
 	switch {
 	case o.authority != "":
@@ -199,7 +193,6 @@ func (o preflightOptions) bundle(config *rest.Config) ([]byte, error) {
 	return bundle, nil
 }
 
-// checksOf returns an object that can run the checks in a cluster.
 func checksOf(c *Cluster) (preflight.Cluster, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
@@ -208,7 +201,6 @@ func checksOf(c *Cluster) (preflight.Cluster, error) {
 	return preflight.Cluster{Reader: c, Discovery: d, Now: time.Now}, nil
 }
 
-// connectTo returns a client for the cluster that a kubeconfig file describes.
 func connectTo(kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

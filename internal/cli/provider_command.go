@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/install/permissions"
 )
 
-// ProviderCommand returns the command "provider" with its subcommands. These commands do not connect to a cluster.
+// ProviderCommand returns the command "provider" with its subcommands. They do not connect to a cluster.
 func ProviderCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
@@ -67,7 +67,6 @@ that a field of the providerSpec needs.`,
 	return cmd
 }
 
-// documentOf returns a document that defines a role with the needed permissions, in the format of the cloud.
 func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.AzureScope, fields []string) ([]byte,
 	error) {
 	if needs.AzureRole == nil {

@@ -11,13 +11,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replaceResult is the view that the command "replace" prints.
 type replaceResult struct {
 	// Kind is always ReplaceResult.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done is what the command achieved: "will be replaced" or "will not be replaced".
+	// Done is "will be replaced" or "will not be replaced".
 	Done string `json:"done"`
 }
 
@@ -66,8 +65,7 @@ can delay the replacement. "machinist why machine/NAME" shows what it waits for.
 	return cmd
 }
 
-// replace adds the annotation that requests the replacement of a machine. If cancel is true, replace removes the
-// annotation instead.
+// replace adds the annotation that requests a replacement, or removes it if cancel is true.
 func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replaceResult, error) {
 	m := &v1beta1.Machine{}
 	if err := c.get(ctx, machine, name, m); err != nil {
@@ -83,7 +81,7 @@ func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replac
 	return replaceResult{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Done: done}, nil
 }
 
-// requestReplacement adds the annotation to m. If the machine cannot be replaced, requestReplacement returns an error.
+// requestReplacement adds the annotation. It fails if the machine cannot be replaced.
 func requestReplacement(m *v1beta1.Machine) error {
 	owner := metav1.GetControllerOfNoCopy(m)
 	_, requested := m.Annotations[v1beta1.AnnotationReplace]
@@ -101,8 +99,7 @@ func requestReplacement(m *v1beta1.Machine) error {
 	return nil
 }
 
-// cancelReplacement removes the annotation from m. If no replacement was requested, or if the machine is already being
-// deleted, cancelReplacement returns an error.
+// cancelReplacement removes the annotation. It fails without a request, or if the machine is already being deleted.
 func cancelReplacement(m *v1beta1.Machine) error {
 	_, requested := m.Annotations[v1beta1.AnnotationReplace]
 	switch {

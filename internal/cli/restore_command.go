@@ -67,14 +67,13 @@ complete and unchanged. It does not show who wrote the file, so restore only fil
 	return cmd
 }
 
-// restore creates the objects in a backup that the cluster does not have, and prints a summary.
 func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Duration) error {
 	c, err := env.Connect()
 	if err != nil {
 		return err
 	}
-	// The end of the permission must be computed with the API server's clock, because the clocks of the processes are
-	// close to this clock. The response to this request sets c.clock.
+	// The response sets c.clock. The permission must end by the API server's clock, which is close to the clocks of the
+	// processes.
 	if err := c.List(cmd.Context(), &v1beta1.MachineClassList{}); err != nil {
 		return c.Explain(err)
 	}
@@ -108,7 +107,6 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 	return err
 }
 
-// summary prints for each kind how many objects were created, how many existed already, and how many have a conflict.
 func summary(w io.Writer, outcomes map[string]map[backup.Outcome]int32) error {
 	for _, kind := range backup.Kinds() {
 		n, ok := outcomes[kind]

@@ -69,7 +69,6 @@ func rolloutResumeCommand(env *Env) *cobra.Command {
 	}, env.setPaused(false))
 }
 
-// setPaused returns a function that sets spec.paused of a deployment to the given value.
 func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, string) error {
 	return func(ctx context.Context, c *Cluster, name, format string) error {
 		d, err := c.deployment(ctx, name)

@@ -6,8 +6,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// rolloutCommand returns the command "rollout". Its subcommands work like those of "kubectl rollout", but on
-// MachineDeployments instead of Deployments.
 func rolloutCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
@@ -24,8 +22,7 @@ The commands mean the same as those of kubectl rollout for a Deployment.`,
 	return cmd
 }
 
-// onDeployment sets up a command for one deployment: its arguments, its flags and its completion. The command passes
-// the name of the deployment to the function run.
+// onDeployment sets up a command for one deployment: arguments, flags and completion. The function run gets its name.
 func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name,
 	format string) error) *cobra.Command {
 	var format string

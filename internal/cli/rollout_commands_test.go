@@ -79,7 +79,7 @@ func TestRolloutStatusUndoAndRestart(t *testing.T) {
 	if len(renewed) != 3 || slices.ContainsFunc(renewed, func(name string) bool { return slices.Contains(after, name) }) {
 		t.Fatalf("after a restart there are %v, before there were %v", renewed, after)
 	}
-	// The revision before the restart has the same template. So "undo" skips this revision.
+	// The revision before the restart has the same template, so "undo" skips it.
 	f.run("rollout", "undo", "md/web", "--dry-run").succeeds(t).prints(t, "classRef.name: a → b")
 	f.run("rollout", "undo", "md/web").succeeds(t)
 	f.run("rollout", "status", "md/web").succeeds(t)
@@ -184,7 +184,7 @@ func TestEditRejectsConcurrentChangeOfSpec(t *testing.T) {
 		f.deployment().Spec.Template.Spec.ClassRef.Name != "b" {
 		t.Errorf("error %v, class %s", err, f.deployment().Spec.Template.Spec.ClassRef.Name)
 	}
-	// If another client changes the object but not its spec, the change still succeeds.
+	// A change succeeds if another client changes the object but not its spec.
 	f.run("rollout", "status", "md/web").succeeds(t)
 	read = f.deployment()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Annotations = map[string]string{"example.com/note": "x"} })

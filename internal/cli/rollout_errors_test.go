@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// rolloutCommands contains the names of the subcommands of "rollout".
 var rolloutCommands = []string{"status", "history", "undo", "restart", "pause", "resume"}
 
 func TestErrorsOfRolloutCommands(t *testing.T) {
@@ -81,7 +80,7 @@ func TestStatusNeedsPermissionToWatch(t *testing.T) {
 }
 
 func TestStatusContinuesAfterAPIServerRestart(t *testing.T) {
-	// Use a separate control plane. A restart of the shared control plane would break the watches of other tests.
+	// A restart of the shared control plane would break the watches of other tests.
 	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +112,7 @@ func TestStatusContinuesAfterAPIServerRestart(t *testing.T) {
 		cmd.SetArgs([]string{"rollout", "status", "md/web", "--kubeconfig", cp.Kubeconfig(), "--timeout", "2m"})
 		ended <- cmd.ExecuteContext(ctx)
 	}()
-	// Stop the API server only after the command has started its watch. If the server stopped earlier, the command would
-	// fail.
+	// Stop the API server only after the command has started its watch. Otherwise the command would fail.
 	if err := awaitWatch(ctx, cp); err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// rolloutFleet is a namespace with the deployment web. The real controllers of sets and deployments manage it, with a
-// fake provider.
+// rolloutFleet is a namespace with the deployment web, the real controllers and a fake provider.
 type rolloutFleet struct {
 	testing.TB
 	api       client.WithWatch
@@ -34,7 +33,7 @@ type rolloutFleet struct {
 	provider  *fakeProvider
 }
 
-// newRolloutFleet creates a fleet with the classes a, b and c. The deployment has n running machines of class a.
+// newRolloutFleet creates the classes a, b and c, and n running machines of class a.
 func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 	t.Helper()
 	f := &rolloutFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
@@ -81,7 +80,6 @@ func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 	return f
 }
 
-// run runs a command with the namespace of the fleet.
 func (f *rolloutFleet) run(args ...string) outcome {
 	f.Helper()
 	return execute(f, append(args, "-n", f.namespace)...)
@@ -94,7 +92,6 @@ func (f *rolloutFleet) must(err error) {
 	}
 }
 
-// deployment gets the deployment web.
 func (f *rolloutFleet) deployment() *v1beta1.MachineDeployment {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -102,7 +99,6 @@ func (f *rolloutFleet) deployment() *v1beta1.MachineDeployment {
 	return d
 }
 
-// change calls a function that modifies the deployment web, and then writes the deployment.
 func (f *rolloutFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := f.deployment()
@@ -111,13 +107,12 @@ func (f *rolloutFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.must(f.api.Patch(context.Background(), d, client.MergeFrom(was)))
 }
 
-// roll starts a rollout by changing the class in the template of the deployment.
 func (f *rolloutFleet) roll(class string) {
 	f.Helper()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class })
 }
 
-// machines returns the names of the machines that are not being deleted, grouped by class.
+// machines returns the names of the machines by class, except those that are being deleted.
 func (f *rolloutFleet) machines() map[string][]string {
 	f.Helper()
 	list := &v1beta1.MachineList{}
@@ -131,7 +126,6 @@ func (f *rolloutFleet) machines() map[string][]string {
 	return names
 }
 
-// await waits until the function done returns true for the deployment.
 func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) bool) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineDeploymentList{}, what, func(l *v1beta1.MachineDeploymentList) (bool, string) {
@@ -139,8 +133,8 @@ func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) 
 	}, client.InNamespace(f.namespace))
 }
 
-// fakeProvider acts as the provider. If the map blocked contains a class, the machines of this class do not become
-// Running. If the map broken contains a class, the machines of this class fail.
+// fakeProvider acts as the provider. Machines of a blocked class do not become Running. Machines of a broken class
+// fail.
 type fakeProvider struct {
 	api             client.Client
 	namespace       string
@@ -148,7 +142,6 @@ type fakeProvider struct {
 	blocked, broken map[string]bool
 }
 
-// set sets the value for a class in one of the maps blocked and broken.
 func (p *fakeProvider) set(classes map[string]bool, class string, value bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

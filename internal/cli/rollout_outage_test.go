@@ -14,8 +14,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// installAPI installs Machinist's CustomResourceDefinitions in a control plane, and returns a client for the control
-// plane.
 func installAPI(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 	t.Helper()
 	if err := install.Install(context.Background(), cp.Config()); err != nil {
@@ -30,7 +28,7 @@ func installAPI(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-// awaitWatch waits until the metrics of the API server report that a client watches deployments.
+// awaitWatch waits until the API server's metrics report a watch of deployments.
 func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	c, err := kubernetes.NewForConfig(cp.Config())
 	if err != nil {
@@ -53,7 +51,7 @@ func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 }
 
-// signal is a writer. As soon as the text in the field words has been written, the signal closes the channel written.
+// signal is a writer that closes the channel written when the text words has been written.
 type signal struct {
 	words   string
 	once    sync.Once

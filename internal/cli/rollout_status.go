@@ -38,7 +38,6 @@ connection to the API server breaks, the command tries again until --timeout.`,
 	return cmd
 }
 
-// statusWait is one run of "rollout status".
 type statusWait struct {
 	env      *Env
 	watch    bool
@@ -73,8 +72,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	}
 	err = followObject(ctx, c, d, texts, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
 		now := c.clock.Now()
-		// The status of the deployment changes whenever one of its machines changes. Show each change at once, but do not
-		// list all machines each time.
+		// The status changes with each machine. Show each change at once, but do not list all machines each time.
 		if now.Sub(machinesRead) >= rollout.RereadPeriod {
 			machines, machinesRead = c.machinesOf(ctx, d), now
 		}
@@ -87,8 +85,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			return true, 0, nil
 		}
 		if format == asText || format == asWide {
-			// A line that is wider than the terminal wraps, and then cannot be overwritten. So if the width of the terminal is
-			// unknown, assume 80 columns.
+			// A line wider than the terminal wraps and cannot be overwritten. If the width is unknown, assume 80
+			// columns.
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
 		return false, last.Again, nil
@@ -110,8 +108,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	return last.Err()
 }
 
-// machinesOf returns the machines of a deployment. If the machines cannot be listed, machinesOf returns nil instead of
-// an error, because the progress can be computed without them.
+// machinesOf returns the machines of a deployment, or nil if they cannot be listed. The progress does not require them.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
 	list := &v1beta1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(d.Namespace),

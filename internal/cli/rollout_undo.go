@@ -42,14 +42,12 @@ revision without a change of the template and cannot be undone.`,
 	return cmd
 }
 
-// These are the possible values of the flag --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
 
-// undo is one run of "rollout undo".
 type undo struct {
 	env      *Env
 	revision int64
@@ -102,9 +100,8 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 	return u.env.report(result, format)
 }
 
-// checkClass checks the class that the deployment would have after the rollback. If the class does not exist or is
-// being deleted, no machine can be launched from it. In this case checkClass returns an error, or with --force a
-// warning.
+// checkClass checks the class after the rollback. No machine can be launched from a missing or deleted class. That is
+// an error, or a warning with --force.
 func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Undo) (warnings []string, _ error) {
 	ref := rollback.After.Spec.Template.Spec.ClassRef
 	if ref == nil {
@@ -126,8 +123,8 @@ func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Und
 	return []string{message}, nil
 }
 
-// classState determines whether a class exists and whether it is being deleted. If the class cannot be read, classState
-// returns ClassUnknown and an error.
+// classState determines whether a class exists or is being deleted. It returns ClassUnknown and an error if the class
+// cannot be read.
 func (c *Cluster) classState(ctx context.Context, namespace, name string) (preview.ClassKnown, error) {
 	class := &v1beta1.MachineClass{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); {
@@ -141,7 +138,7 @@ func (c *Cluster) classState(ctx context.Context, namespace, name string) (previ
 	return preview.ClassExists, nil
 }
 
-// report prints the result of a command. If the format is text, report prints the warnings to standard error.
+// report prints the result of a command. Text output prints the warnings to standard error.
 func (e *Env) report(result *rollout.Result, format string) error {
 	if format == asText || format == asWide {
 		for _, warning := range result.Warnings {

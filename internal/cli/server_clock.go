@@ -6,26 +6,22 @@ import (
 	"time"
 )
 
-// serverClock computes the time according to the API server's clock, from the dates in its responses. The timestamps in
-// objects are compared with this time, because the clock of the local computer may differ.
+// serverClock computes the API server's time from the dates in its responses. Timestamps in objects are compared with
+// it, because the local clock may differ.
 type serverClock struct {
-	mu sync.Mutex
-	// ahead is the difference between the server's clock and the local clock. It is positive if the server's clock is
-	// ahead.
+	mu    sync.Mutex
 	ahead time.Duration
 	now   func() time.Time
 }
 
-// Now returns the time according to the server's clock, accurate to a second. Until the first response with a date has
-// arrived, Now returns the local time.
+// Now returns the server's time, accurate to a second. Before the first response, it is the local time.
 func (s *serverClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now().Add(s.ahead)
 }
 
-// wrap returns a transport that sends requests with the transport next, and sets the clock to the date in each
-// response.
+// wrap returns a transport that sets the clock to the date in each response.
 func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
@@ -38,8 +34,7 @@ func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// set adjusts the clock to the date in a response. The date has no fractions of a second, so small differences are
-// ignored.
+// set adjusts the clock to a date. The date has no fractions of a second, so small differences are ignored.
 func (s *serverClock) set(date time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +46,6 @@ func (s *serverClock) set(date time.Time) {
 	}
 }
 
-// transport is a type of function that implements http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

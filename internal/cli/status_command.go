@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// scope contains the flags that select the namespaces and the output format of a report.
 type scope struct {
 	all    bool
 	system string
@@ -29,7 +28,6 @@ func (s *scope) systemFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// namespace returns the namespace that the command reads, or an empty string if it reads all namespaces.
 func (s *scope) namespace(c *Cluster) string {
 	if s.all {
 		return ""
@@ -91,15 +89,13 @@ machine that is not healthy yet waits for. The output is short if nothing waits.
 	return cmd
 }
 
-// watchUsage is the help text of the flag -w.
 const watchUsage = "keep running, and show the report again at each change"
 
-// statusCheck computes what one run of "status" prints.
 type statusCheck struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// name is the name of one deployment. If name is empty, all deployments are reported.
+	// name selects one deployment. Empty means all.
 	name string
 }
 
@@ -123,7 +119,6 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *fleetLists, erro
 	return fleet.StatusOf(facts), found, nil
 }
 
-// follow prints the status after each change, until ctx ends.
 func (l *statusCheck) follow(ctx context.Context) error {
 	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, what: "The fleet"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -135,7 +130,7 @@ func (l *statusCheck) follow(ctx context.Context) error {
 		timeless.Now, timeless.Processes = time.Time{}, nil
 		timeless.Waiting = slices.Clone(view.Waiting)
 		for i := range timeless.Waiting {
-			timeless.Waiting[i].Message = "" // The message about a drain changes whenever a pod ends.
+			timeless.Waiting[i].Message = ""
 		}
 		return observed{view: view, timeless: timeless,
 			from: []client.ObjectList{&found.machines, &found.sets, &found.deployments, &found.checks}}, nil

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// apiKind converts a kind to its name in the API, such as MachineSet.
+// apiKind returns the API name of a kind, such as MachineSet.
 func apiKind(k kind) string {
 	switch k {
 	case machine:

@@ -49,7 +49,6 @@ link.`,
 	return cmd
 }
 
-// serveUI serves the pages until ctx is canceled.
 func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) error {
 	if !ui.Loopback(listen) {
 		return fmt.Errorf("--listen %q: must be a loopback address with a port, such as 127.0.0.1:0, because the pages are only for this computer",
@@ -78,15 +77,13 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 	return server.Serve(ctx)
 }
 
-// linkPage is a file with an HTML page that redirects the browser to the link. The argument of the browser's process is
-// the name of this file instead of the link. All users of this computer can read the arguments of a process, but the
-// link must stay secret until it is used.
+// linkPage is an HTML file that redirects the browser to the link. All users of this computer can read the arguments of
+// a process. The link must stay secret until it is used, so the browser gets the file name instead.
 type linkPage struct {
 	mu   sync.Mutex
 	file string
 }
 
-// open starts the default browser of the desktop, which opens the link.
 func (p *linkPage) open(link string) error {
 	name, args := "xdg-open", []string(nil)
 	switch runtime.GOOS {
@@ -111,7 +108,7 @@ func (p *linkPage) open(link string) error {
 	return nil
 }
 
-// write writes a page that redirects to the link into a file that only the current user can read.
+// write writes the page to a file that only the current user can read.
 func (p *linkPage) write(link string) (string, error) {
 	folder, err := runtimedir.Folder()
 	if err != nil {

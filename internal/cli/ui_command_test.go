@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// The arguments of the browser must not contain the link, because all users of a computer can read the arguments of a
-// process.
+// All users of a computer can read the arguments of a process.
 func TestBrowserIsStartedWithoutTheLink(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the browser of Linux is replaced")

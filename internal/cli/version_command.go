@@ -51,7 +51,7 @@ image. It prints warnings about versions that are not compatible.`,
 				err = c.versions(cmd.Context(), system, &view)
 			}
 			if err != nil {
-				// Print the versions that are known, because a wrong version may have caused the error.
+				// Print the known versions, because a wrong version may have caused the error.
 				_ = env.Print(view, format)
 				return err
 			}
@@ -64,7 +64,6 @@ image. It prints warnings about versions that are not compatible.`,
 	return cmd
 }
 
-// versions adds the versions of the kinds and processes in the cluster to the view.
 func (c *Cluster) versions(ctx context.Context, system string, view *installation.Versions) error {
 	for _, read := range []func(context.Context, string, *installation.Versions) (string, error){c.readKinds,
 		c.readProcesses} {
@@ -80,8 +79,8 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 	return nil
 }
 
-// readKinds reads the CustomResourceDefinitions of Machinist's API group. To find them, it lists only the metadata of
-// all CustomResourceDefinitions, because there may be many, and they may be large.
+// readKinds reads Machinist's CustomResourceDefinitions. It first lists only metadata, because there may be many large
+// ones.
 func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Versions) (unread string, err error) {
 	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are unknown."
 	names := &metav1.PartialObjectMetadataList{}
@@ -108,8 +107,8 @@ func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Ve
 	return "", nil
 }
 
-// readProcesses reads Machinist's pods and the leases of Machinist's processes. If the user may not list pods in all
-// namespaces, readProcesses lists them only in the usual namespaces.
+// readProcesses reads Machinist's pods and leases. If the user may not list all pods, it lists those of the usual
+// namespaces.
 func (c *Cluster) readProcesses(ctx context.Context, system string, view *installation.Versions) (string,
 	error) {
 	spaces := systemNamespaces(system, c.Namespace)
@@ -147,7 +146,6 @@ func (c *Cluster) readProcesses(ctx context.Context, system string, view *instal
 	return "", nil
 }
 
-// runningLeases returns the leases of those Machinist processes that are running.
 func (c *Cluster) runningLeases(ctx context.Context, spaces []string,
 	view *installation.Versions) (running []coordinationv1.Lease, err error) {
 	var denied []string

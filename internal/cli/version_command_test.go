@@ -43,8 +43,6 @@ func TestVersionShowsCommandKindsAndProcesses(t *testing.T) {
 	}
 }
 
-// The command prints its own version even if the cluster cannot be read, because this version may have caused the
-// error.
 func TestClientVersionNeedsNoCluster(t *testing.T) {
 	none := t.TempDir() + "/none"
 	executeAt(t, none, "", "version", "--client").succeeds(t).prints(t, "Client: ")
@@ -62,7 +60,7 @@ func TestVersionReportsMissingPermissions(t *testing.T) {
 		"You may not read pods in machinist-system, kube-system, "+p.namespace, "You may not read leases in ")
 }
 
-// The CustomResourceDefinitions of a release have a label with the version of the release.
+// A release labels its CustomResourceDefinitions with its version.
 func TestVersionReportsReleaseOfKind(t *testing.T) {
 	api := env.Client(t)
 	crd := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1",

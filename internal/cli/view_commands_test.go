@@ -37,7 +37,6 @@ func newTestFleet(t testing.TB) *testFleet {
 	return &testFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
 }
 
-// create creates an object, and then writes the status of the object.
 func (p *testFleet) create(o client.Object) {
 	p.Helper()
 	status := o.DeepCopyObject().(client.Object)
@@ -80,7 +79,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
 }
 
-// fleet creates the deployment web with a set and two machines. The class of the machines does not exist.
+// fleet creates the deployment web with a set and two machines. Their class does not exist.
 func (p *testFleet) fleet() *v1beta1.MachineSet {
 	p.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
@@ -217,7 +216,6 @@ func TestOrphansPrintsResultsOfProviders(t *testing.T) {
 	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"running": true`)
 }
 
-// If a user may read only machines, the report covers the machines and lists the missing permissions.
 func TestMissingPermissionIsReported(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()
@@ -228,7 +226,7 @@ func TestMissingPermissionIsReported(t *testing.T) {
 	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
-	// The role takes effect only after a short delay.
+	// The role takes effect after a short delay.
 	var seen outcome
 	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
 		if seen = p.run("status", "--as", user); seen.failed != nil {
@@ -248,7 +246,6 @@ func TestMissingPermissionIsReported(t *testing.T) {
 	p.run("orphans", "--as", user).fails(t, "you do not have the permission", "configmaps")
 }
 
-// views lists commands that print a view, with their arguments.
 var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"},
 	{"why", "node/nix"}, {"orphans"}}
 
@@ -303,7 +300,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// await waits until the written text contains words, and returns the written text.
+// await waits until the written text contains words, and returns it.
 func (p *pipe) await(t *testing.T, words string) string {
 	t.Helper()
 	deadline := time.NewTimer(env.Patience)

@@ -18,11 +18,9 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// viewer is the source from which the fleet view reads. It uses the code of the commands, so the pages show the same
-// results as the commands.
+// viewer is the source of the fleet view. It uses the code of the commands, so both show the same.
 type viewer struct {
-	// cached reads objects from caches, and live reads them from the API server. Both have the permissions of the user and
-	// do not change the cluster.
+	// cached reads from caches, and live reads from the API server. Neither changes the cluster.
 	cached, live *Cluster
 	client       *viewerClient
 	transport    *viewerTransport
@@ -31,7 +29,6 @@ type viewer struct {
 	changed      chan struct{}
 }
 
-// newViewer connects to the cluster that the flags select, and fills the caches.
 func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	v := &viewer{scope: s, changed: make(chan struct{}, 1)}
 	var err error
@@ -57,7 +54,6 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	return v, nil
 }
 
-// signalChange signals that the fleet has changed.
 func (v *viewer) signalChange() {
 	select {
 	case v.changed <- struct{}{}:
@@ -89,7 +85,6 @@ func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
 	return v.cached.facts(ctx, found, namespace, v.scope.system), nil
 }
 
-// explainer returns an explainer for the objects in a namespace.
 func (v *viewer) explainer(namespace string) *explainer {
 	cluster := *v.cached
 	cluster.Namespace = namespace
@@ -132,7 +127,6 @@ func (v *viewer) Orphans(ctx context.Context) (fleet.Orphans, error) {
 	return v.cached.orphans(ctx, v.scope.namespace(v.live), v.scope.system)
 }
 
-// Plan implements ui.Source. Like "machinist plan", it reads the fleet from the API server, not from the caches.
 func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, error) {
 	all := documents{classes: map[[2]string]bool{}}
 	if err := all.decode([]byte(manifest), "the manifest"); err != nil {

@@ -23,18 +23,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// readTTL is the time for which the result of a read is reused. It applies to objects that are not watched, which are
-// Leases and the ConfigMap of orphans.
+// readTTL is how long a read of unwatched objects is reused: Leases and the ConfigMap of orphans.
 const readTTL = 5 * time.Second
 
-// viewerClient is the client that the fleet view uses. It reads Machinist's kinds from caches, which watch only the
-// kinds that the user may watch. It reads leases and ConfigMaps from the API server, but each object at most once per
-// readTTL.
+// viewerClient is the client of the fleet view. It reads kinds that the user may watch from caches. It reads leases and
+// ConfigMaps from the API server, at most once per readTTL.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache
-	// kinds contains an entry for each kind that the fleet view watches. If the kind cannot be watched, the value is the
-	// error that explains why. Otherwise the value is nil.
+	// kinds has an entry for each watched kind. The value is an error if the kind cannot be watched.
 	kinds map[string]error
 	now   func() time.Time
 
@@ -42,15 +39,13 @@ type viewerClient struct {
 	reads map[string]readResult
 }
 
-// readResult is the result of one request for an object.
 type readResult struct {
 	object client.Object
 	err    error
 	at     time.Time
 }
 
-// watchedKinds maps the name of each resource that the fleet view watches to an empty object. All resources except
-// machines are optional.
+// watchedKinds maps each watched resource to an empty object. Only machines are required.
 func watchedKinds() map[string]client.Object {
 	return map[string]client.Object{
 		"machines": &v1beta1.Machine{}, "machinesets": &v1beta1.MachineSet{}, "machinedeployments": &v1beta1.MachineDeployment{},
@@ -59,9 +54,8 @@ func watchedKinds() map[string]client.Object {
 	}
 }
 
-// newViewerClient returns a client that reads one namespace. If namespace is empty, the client reads all namespaces.
-// The client calls the function changed whenever a watched object changes. newViewerClient waits until the caches are
-// filled.
+// newViewerClient returns a client for one namespace, or for all if namespace is empty. It waits until the caches are
+// filled. changed is called after each change.
 func newViewerClient(ctx context.Context, config *rest.Config, live client.WithWatch, namespace string,
 	now func() time.Time, changed func()) (*viewerClient, error) {
 	v := &viewerClient{WithWatch: live, kinds: map[string]error{}, now: now, reads: map[string]readResult{}}
@@ -103,8 +97,7 @@ func newViewerClient(ctx context.Context, config *rest.Config, live client.WithW
 	return v, nil
 }
 
-// checkWatch returns an error if a kind cannot be watched. This happens if the API server does not serve the kind, or
-// if the user has no permission to watch it.
+// checkWatch returns an error if a kind is not served or the user may not watch it.
 func (v *viewerClient) checkWatch(ctx context.Context, kind schema.GroupVersionKind, resource, namespace string) error {
 	if _, err := v.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 		return err
@@ -129,8 +122,7 @@ func (v *viewerClient) checkWatch(ctx context.Context, kind schema.GroupVersionK
 	return nil
 }
 
-// cacheState reports whether objects of the same kind as o are read from the cache. If the cache cannot be read, the
-// error explains why.
+// cacheState reports whether the kind of o is read from the cache. The error explains why the cache cannot be read.
 func (v *viewerClient) cacheState(o any) (cached bool, err error) {
 	object, ok := o.(client.Object)
 	if !ok {
@@ -162,8 +154,7 @@ func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.O
 	return v.WithWatch.Get(ctx, key, o, options...)
 }
 
-// List implements client.Client. It returns the objects in the cache without copying them, because views do not change
-// objects.
+// List implements client.Client. It does not copy cached objects, because views do not change them.
 func (v *viewerClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind, err := apiutil.GVKForObject(list, v.Scheme())
 	if err != nil {
@@ -179,8 +170,8 @@ func (v *viewerClient) List(ctx context.Context, list client.ObjectList, options
 	return v.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 }
 
-// readRarely reads an object that is not watched. For each object, it sends at most one request per readTTL. Otherwise
-// it returns the previous result. While the API server does not answer, it also returns the previous result.
+// readRarely reads an unwatched object at most once per readTTL. Otherwise, or while the API server does not answer, it
+// returns the previous result.
 func readRarely[T interface {
 	client.Object
 	DeepCopyInto(T)
@@ -197,7 +188,7 @@ func readRarely[T interface {
 	}
 	err := v.WithWatch.Get(ctx, key, into)
 	if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-		// The server does not answer. In this case the caches keep their objects, so keep this object too.
+		// Keep the object during an outage, as the caches do.
 		if found && last.err == nil {
 			last.object.(T).DeepCopyInto(into)
 			return nil
@@ -210,7 +201,6 @@ func readRarely[T interface {
 	return err
 }
 
-// eventsOf returns the events about an object.
 func (v *viewerClient) eventsOf(ctx context.Context, o client.Object) ([]corev1.Event, error) {
 	var list corev1.EventList
 	err := v.List(ctx, &list, &client.ListOptions{Namespace: o.GetNamespace(),
@@ -218,5 +208,5 @@ func (v *viewerClient) eventsOf(ctx context.Context, o client.Object) ([]corev1.
 	return list.Items, err
 }
 
-// maxEvents is the maximum number of events that are read for one object.
+// maxEvents limits the events that are read for one object.
 const maxEvents = 200

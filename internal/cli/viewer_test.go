@@ -26,24 +26,20 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetView is a running "machinist ui", and a client that has its cookie.
+// fleetView is a running "machinist ui" with a client that has its cookie.
 type fleetView struct {
-	t      *testing.T
-	client *http.Client
-	base   string
-	// requests records the requests that the fleet view sends to the cluster.
+	t        *testing.T
+	client   *http.Client
+	base     string
 	requests *requests
 }
 
-// requests records all requests to a server.
 type requests struct {
-	mu  sync.Mutex
-	all []string
-	// stop makes the recording proxy stop.
+	mu   sync.Mutex
+	all  []string
 	stop func()
 }
 
-// inFrontOf starts a proxy for a cluster, which records and forwards all requests. It returns the address of the proxy.
 func (r *requests) inFrontOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	through, err := rest.TransportFor(config)
@@ -70,7 +66,6 @@ func (r *requests) inFrontOf(t *testing.T, config *rest.Config) string {
 	return server.URL
 }
 
-// serveView runs "machinist ui" with the given arguments until the test ends.
 func serveView(t *testing.T, args ...string) *fleetView {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
@@ -123,7 +118,7 @@ func (v *fleetView) do(answer *http.Response, err error) (int, string) {
 	return answer.StatusCode, string(content)
 }
 
-// The given page must contain all given texts. The result is the content of the page.
+// shows checks that a page contains all given texts, and returns the page.
 func (v *fleetView) shows(path string, words ...string) string {
 	v.t.Helper()
 	code, page := v.do(v.client.Get(v.base + path))
@@ -135,7 +130,7 @@ func (v *fleetView) shows(path string, words ...string) string {
 	return page
 }
 
-// onlyReads checks that the fleet view has sent only permitted requests to the cluster.
+// onlyReads checks that the fleet view has sent only permitted requests.
 func (v *fleetView) onlyReads(namespace string) {
 	v.t.Helper()
 	v.requests.mu.Lock()
@@ -176,7 +171,6 @@ func TestFleetViewShowsResultsOfCommands(t *testing.T) {
 		t.Error("the page contains a Secret")
 	}
 
-	// The page of plans uses the same code as "machinist plan".
 	manifest := fmt.Sprintf(`{"apiVersion":"machinist.dev/v1beta1","kind":"MachineDeployment","metadata":{"name":"web","namespace":%q},
 		"spec":{"replicas":5,"selector":{"matchLabels":{"pool":"web"}},"template":{"metadata":{"labels":{"pool":"web"}},
 		"spec":{"classRef":{"name":"small"}}}}}`, p.namespace)
@@ -206,7 +200,6 @@ func TestFleetViewShowsResultsOfCommands(t *testing.T) {
 	v.onlyReads(p.namespace)
 }
 
-// If a user has permissions in only one namespace, the fleet view of this namespace works without further permissions.
 func TestFleetViewOfOneNamespace(t *testing.T) {
 	p, other := newTestFleet(t), newTestFleet(t)
 	p.fleet()
@@ -241,8 +234,7 @@ func TestFleetViewOfOneNamespace(t *testing.T) {
 	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you do not have the permission", "machines")
 }
 
-// While the cluster does not answer, the fleet view shows the last known state. It does not report missing permissions
-// or stopped processes, because these may be wrong.
+// During an outage, reports of missing permissions or stopped processes may be wrong, so there must be none.
 func TestFleetViewKeepsStateDuringOutage(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()

@@ -15,25 +15,22 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// viewerTransport sends only the requests that the fleet view needs, and rejects all other requests. It permits
-// requests that read Machinist's objects, events, leases and the ConfigMap of orphans. It also permits reviews of the
-// user's own permissions, and dry runs that change a deployment. It rejects requests for Secrets.
+// viewerTransport rejects all requests that the fleet view does not need. It permits reads of Machinist's objects,
+// events, leases and the ConfigMap of orphans. It also permits reviews of the user's own permissions and dry runs of
+// deployments. It rejects requests for Secrets.
 type viewerTransport struct {
-	// prefix is the path before /api and /apis, if the API server is behind a proxy.
 	prefix string
 	now    func() time.Time
 
 	mu sync.Mutex
-	// lostSince is the time of the first request to which the server did not respond. It is zero while the server answers.
-	// lostWhy is the error message.
+	// lostSince is the time of the first request without a response. It is zero while the server answers. lostWhy is
+	// the error.
 	lostSince time.Time
 	lostWhy   string
-	// denied contains the resources that the user may not read, because the server rejected the latest list or watch
-	// request for them.
+	// denied are the resources whose latest list or watch request was rejected.
 	denied map[string]bool
 }
 
-// newViewerTransport returns a transport for the API server with the given address.
 func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	t := &viewerTransport{now: now, denied: map[string]bool{}}
 	if at, err := url.Parse(host); err == nil {
@@ -42,13 +39,12 @@ func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	return t
 }
 
-// wrap returns a transport that checks each request, and sends it with the transport next. All transports that wrap
-// returns share the state of t.
+// wrap returns a transport that checks each request. All transports share the state of t.
 func (t *viewerTransport) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) { return t.roundTrip(next, r) })
 }
 
-// roundTrip checks a request and sends it. It records whether the server has answered.
+// roundTrip checks and sends a request. It records whether the server has answered.
 func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	target := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
 	if !target.permitted(r) {
@@ -64,22 +60,21 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 			t.denied[target.resource] = response.StatusCode == http.StatusForbidden ||
 				response.StatusCode == http.StatusUnauthorized
 		}
-	case errors.Is(r.Context().Err(), context.Canceled): // The client canceled the request. This says nothing about the server, in contrast to a timeout.
+	case errors.Is(r.Context().Err(), context.Canceled):
+		// The client canceled the request. Unlike a timeout, this says nothing about the server.
 	case t.lostSince.IsZero():
 		t.lostSince, t.lostWhy = t.now(), err.Error()
 	}
 	return response, err
 }
 
-// lost returns the time at which the server stopped answering, and the error message. While the server answers, the
-// time is zero.
+// lost returns when and why the server stopped answering. The time is zero while it answers.
 func (t *viewerTransport) lost() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lostSince, t.lostWhy
 }
 
-// deniedNow returns the sorted names of the resources that the user may currently not list or watch.
 func (t *viewerTransport) deniedNow() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,15 +88,14 @@ func (t *viewerTransport) deniedNow() []string {
 	return all
 }
 
-// resource is a parsed path of a request to the API server.
 type resource struct {
-	// These are the parts of the path. If the path lacks a part, the field is empty.
+	// Fields are empty if the path lacks the part.
 	group, version, resource, name, subresource string
-	// unknown is true if the path is not a path of the Kubernetes API.
+	// unknown is true if the path does not belong to the Kubernetes API.
 	unknown bool
 }
 
-// parseResource parses a path such as /apis/machinist.dev/v1beta1/namespaces/prod/machines/web-1.
+// parseResource parses paths such as /apis/machinist.dev/v1beta1/namespaces/prod/machines/web-1.
 func parseResource(path string) (r resource) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -129,7 +123,7 @@ func parseResource(path string) (r resource) {
 	return r
 }
 
-// permitted reports whether the fleet view may send the request r.
+// permitted reports whether the fleet view may send the request.
 func (a resource) permitted(r *http.Request) bool {
 	if a.unknown || a.subresource != "" {
 		return false
@@ -139,7 +133,7 @@ func (a resource) permitted(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet:
 		switch {
-		case a.resource == "": // Discovery of the API.
+		case a.resource == "":
 			return true
 		case ours, a.group == "" && a.resource == "events":
 			return true

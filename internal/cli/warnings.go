@@ -6,18 +6,16 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// collectedWarnings is a context key. Its value is a *[]string to which the warnings of the API server are added.
+// collectedWarnings is a context key for a *[]string, to which the API server's warnings are added.
 type collectedWarnings struct{}
 
-// collectWarnings returns a context and a slice. If a request has this context, the warnings in its response are added
-// to the slice. The warnings come from the API server and its webhooks. Warnings in responses to other requests are
-// dropped.
+// collectWarnings returns a context that collects the warnings of its requests in the slice. Warnings of other requests
+// are dropped.
 func collectWarnings(ctx context.Context) (context.Context, *[]string) {
 	warnings := new([]string)
 	return context.WithValue(ctx, collectedWarnings{}, warnings), warnings
 }
 
-// warningCollector implements rest.WarningHandlerWithContext.
 type warningCollector struct{}
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.

@@ -12,39 +12,33 @@ import (
 )
 
 const (
-	// batchPeriod is the time between a change and the next computation of the view. Further changes during this time are
-	// part of the same update.
+	// batchPeriod is the time between a change and the next view, for which further changes are collected.
 	batchPeriod = time.Second
-	// redrawPeriod is the time after which the view is computed again even if nothing has changed, because the view
-	// contains ages.
+	// redrawPeriod is the maximum time between two views, because views contain ages.
 	redrawPeriod = 10 * time.Second
 )
 
-// watcher implements the flag -w. It prints a view again whenever the view changes.
 type watcher struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// The field what is the name of the view's content in messages, for example "The fleet".
+	// what names the content of the view in messages, such as "The fleet".
 	what string
-	// shown is the JSON of the view that was printed last, without ages. If the view is drawn in place on a terminal,
-	// shown is empty.
+	// shown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn in
+	// place.
 	shown string
 }
 
-// observed is a view at one point in time.
 type observed struct {
 	view View
-	// timeless is the view without fields that change merely because time passes, such as ages.
+	// timeless is the view without ages and other fields that change with time.
 	timeless any
-	// from contains the lists of objects from which the view was computed.
-	from []client.ObjectList
-	// final is true if the view will not change any more.
-	final bool
+	from     []client.ObjectList
+	final    bool
 }
 
-// follow calls the function read repeatedly, and shows the views that the function returns. follow ends when ctx ends
-// or when a view is final. While the API server is unreachable, follow keeps trying.
+// follow shows the views that read returns, until ctx ends or a view is final. It keeps trying while the API server is
+// unreachable.
 func (w *watcher) follow(ctx context.Context, read func(context.Context) (observed, error)) error {
 	first, lost, pause := true, false, firstRetry
 	for ctx.Err() == nil {
@@ -73,8 +67,8 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 	return nil
 }
 
-// show prints a view. On a terminal, the view replaces the previous view. If the output is not a terminal, show prints
-// the view only if it differs from the previous view in more than its ages.
+// show prints a view. On a terminal, it replaces the previous one. Otherwise it is printed only if more than its ages
+// has changed.
 func (w *watcher) show(o observed) error {
 	format := w.scope.format
 	if w.env.Terminal && (format == asText || format == asWide) {
@@ -92,21 +86,20 @@ func (w *watcher) show(o observed) error {
 	return w.env.Print(o.view, format)
 }
 
-// awaitChange waits until one of the lists may have changed, but at most for redrawPeriod. It also returns when ctx
-// ends.
+// awaitChange returns when one of the lists may have changed, after redrawPeriod, or when ctx ends.
 func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...client.ObjectList) {
 	ctx, cancel := context.WithTimeout(ctx, redrawPeriod)
 	defer cancel()
 	changed := make(chan struct{}, 1)
 	for _, list := range found {
 		if list.GetResourceVersion() == "" {
-			continue // The list could not be read.
+			continue
 		}
 		events, err := c.Watch(ctx, list, &client.ListOptions{
 			Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
 		})
 		if err != nil {
-			break // The next call of read reports the error.
+			break
 		}
 		defer events.Stop()
 		go announce(events, changed)
@@ -117,8 +110,7 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 	}
 }
 
-// announce waits until the first event of a watch or the end of the watch, and then sends a value to the channel
-// changed.
+// announce sends a value to changed after the first event or the end of a watch.
 func announce(events watch.Interface, changed chan<- struct{}) {
 	<-events.ResultChan()
 	select {
@@ -127,7 +119,6 @@ func announce(events watch.Interface, changed chan<- struct{}) {
 	}
 }
 
-// wait waits for the duration d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

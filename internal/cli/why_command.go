@@ -95,12 +95,9 @@ these records are incomplete.`,
 	return cmd
 }
 
-// explainer reads the objects that are needed to explain what an object waits for.
 type explainer struct {
 	*Cluster
-	// system is the value of --system-namespace.
 	system string
-	// unread are sentences about objects that could not be read.
 	unread []string
 }
 
@@ -122,7 +119,7 @@ func (e *explainer) why(ctx context.Context, k kind, name string) (why.View, err
 	return e.machineWhy(ctx, m), nil
 }
 
-// theMachine gets a machine. The argument name is the name of the machine or, if k is node, the name of its node.
+// theMachine gets a machine by its name or, if k is node, by the name of its node.
 func (e *explainer) theMachine(ctx context.Context, k kind, name string) (*v1beta1.Machine, error) {
 	if k == node {
 		return e.machineOfNode(ctx, name)
@@ -131,7 +128,6 @@ func (e *explainer) theMachine(ctx context.Context, k kind, name string) (*v1bet
 	return m, e.get(ctx, k, name, m)
 }
 
-// get reads the object that the user has specified in an argument.
 func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object) error {
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, o); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -142,9 +138,8 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// getIfPossible reads an object that is useful for the explanation, but not necessary. The result found is true if o
-// was read. The result missing is true if the object does not exist. For other errors, getIfPossible adds a sentence to
-// e.unread.
+// getIfPossible reads an optional object. found is true if o was read, and missing if the object does not exist. Other
+// errors are added to e.unread.
 func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name string, o client.Object) (found,
 	missing bool) {
 	switch err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
@@ -160,8 +155,8 @@ func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name str
 	return false, false
 }
 
-// machineOfNode returns the machine of a node. It looks for the machine in all namespaces. If the user has no
-// permission for this, machineOfNode looks only in the namespace that the user selected.
+// machineOfNode returns the machine of a node in any namespace. Without permission for that, it searches the selected
+// namespace.
 func (e *explainer) machineOfNode(ctx context.Context, name string) (*v1beta1.Machine, error) {
 	var list v1beta1.MachineList
 	where, note := "any namespace", ""
@@ -233,8 +228,7 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 	return view
 }
 
-// denialOf returns the disruption budget or annotation that prevents the replacement of a machine. If the machine is
-// not marked for replacement, or if nothing prevents the replacement, denialOf returns nil.
+// denialOf returns what prevents the replacement of a machine that is marked for it, or nil.
 func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
 	candidate := disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRemediation}
 	switch {
@@ -262,7 +256,7 @@ func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.T
 	return nil
 }
 
-// ownersOf gets the set and the deployment that own the machine. Either of them may be nil.
+// ownersOf gets the set and the deployment of the machine. Either may be nil.
 func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet,
 	*v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOf(m)
@@ -283,7 +277,6 @@ func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.
 	return foundSet, found
 }
 
-// listChecks lists the health checks in a namespace.
 func (e *explainer) listChecks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -299,7 +292,6 @@ func (e *explainer) listChecks(ctx context.Context, namespace string) []v1beta1.
 	return list.Items
 }
 
-// checksFor returns those of the given health checks that select the machine.
 func checksFor(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
 	return slices.DeleteFunc(slices.Clone(checks), func(c v1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
@@ -341,7 +333,6 @@ func (e *explainer) classWhy(ctx context.Context, name string) (why.View, error)
 		Findings: why.ExplainClass(f), Unread: e.unread}, nil
 }
 
-// listSets lists the sets in a namespace. If the request fails, listSets adds a sentence to e.unread.
 func (e *explainer) listSets(ctx context.Context, namespace string) []v1beta1.MachineSet {
 	var list v1beta1.MachineSetList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -360,7 +351,6 @@ func (e *explainer) migrationWhy(ctx context.Context, name string) (why.View, er
 		Findings: migrate.Explain(m, status), Unread: status.Unread}, nil
 }
 
-// listMachines lists the machines in a namespace. If the request fails, listMachines adds a sentence to e.unread.
 func (e *explainer) listMachines(ctx context.Context, namespace string) []v1beta1.Machine {
 	var list v1beta1.MachineList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {

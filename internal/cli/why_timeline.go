@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// timeline returns the timeline of a machine. The argument name is the name of the machine or, if k is node, the name
-// of its node.
+// timeline returns the timeline of a machine. The name is that of its node if k is node.
 func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
 	m, err := e.theMachine(ctx, k, name)
 	if err != nil {
@@ -33,8 +32,7 @@ func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline
 	return e.timelineOf(ctx, m, events, err != nil), nil
 }
 
-// timelineOf reads the objects that belong to a machine, and returns the timeline of the machine. The argument unread
-// is true if the events about the machine could not be listed.
+// timelineOf returns the timeline of a machine. unread is true if the events could not be listed.
 func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event,
 	unread bool) timeline.Timeline {
 	o := timeline.Observed{Machine: m, Node: e.nodeOf(ctx, m), Events: events, EventsUnread: unread}
@@ -47,8 +45,7 @@ func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events [
 	return timeline.Of(o)
 }
 
-// nodeOf gets the Node of the machine. If the Node is in another cluster, nodeOf returns nil, and the timeline reports
-// which facts are unknown.
+// nodeOf gets the Node of the machine. It returns nil if the Node is in another cluster.
 func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
 	ref := m.Status.NodeRef
 	if ref == nil {
@@ -61,7 +58,6 @@ func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node
 	return found
 }
 
-// eventsOf lists the events about the machine.
 func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
 	var list corev1.EventList
 	if err := e.List(ctx, &list, client.InNamespace(m.Namespace),
@@ -75,7 +71,7 @@ func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Eve
 	return found, nil
 }
 
-// eventOf converts an event. Kubernetes has two events APIs, which store times and counts in different fields.
+// eventOf converts an event. The two events APIs of Kubernetes store times and counts in different fields.
 func eventOf(e *corev1.Event) why.Event {
 	first := e.FirstTimestamp.Time
 	if first.IsZero() {
@@ -92,14 +88,11 @@ func eventOf(e *corev1.Event) why.Event {
 	if out.Last.IsZero() {
 		out.Last = first
 	}
-	// The times in conditions are whole seconds. Truncate the times of events too, so that an event does not seem to be
-	// later than a condition that changed at the same moment.
+	// Conditions have whole seconds. Truncate event times, so that an event is not later than a simultaneous condition.
 	out.First, out.Last = out.First.Truncate(time.Second), out.Last.Truncate(time.Second)
 	return out
 }
 
-// newestSet returns the set with the newest revision of a deployment. If the sets could not be listed, newestSet
-// returns nil.
 func (e *explainer) newestSet(ctx context.Context, d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var sets v1beta1.MachineSetList
 	if err := e.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/cli/timeline"
 )
 
-// showsTimelines checks that a timeline contains facts from the Node, the events and the newest set.
 func (p *testFleet) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "timeline-" + p.namespace}}
@@ -51,7 +50,6 @@ func (p *testFleet) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
 	p.showsReplacement(t, m)
 }
 
-// showsReplacement creates a newer set, and checks that the timeline shows the replacement of the machine.
 func (p *testFleet) showsReplacement(t *testing.T, m *v1beta1.Machine) {
 	t.Helper()
 	deployment := &v1beta1.MachineDeployment{}

@@ -1,5 +1,5 @@
-// Package install installs the API group in a cluster: its CustomResourceDefinitions, admission policies and flow
-// control. The demo and the tests use this package. It applies the same objects that the charts render.
+// Package install installs the API group in a cluster: CustomResourceDefinitions, admission policies and flow control.
+// The demo and the tests use it. The charts render the same objects.
 package install
 
 import (
@@ -23,18 +23,15 @@ import (
 )
 
 const (
-	// fieldOwner is the field manager of the installed fields. Therefore, if Install is called again, it reverts
-	// changes by other clients.
+	// fieldOwner owns the installed fields. Another call of Install reverts changes by other clients.
 	fieldOwner = client.FieldOwner("machinist-install")
 
-	// pollInterval is the time between two checks whether the API server serves the definitions. This takes about a
-	// second.
+	// pollInterval is the time between two checks whether the definitions are served.
 	pollInterval = 50 * time.Millisecond
 )
 
 // Install installs the CustomResourceDefinitions, waits until they are served, and installs the admission policies and
-// the flow control. The API server begins to enforce the policies and the flow control only a moment after Install
-// has returned. To upgrade, call Install again. Install stops waiting when the context ends.
+// the flow control. API servers enforce the policies a moment after Install returns. Call Install again to upgrade.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -46,7 +43,7 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 	return applyAll(ctx, c, append(manifests.Policies(), manifests.FlowControl()...))
 }
 
-// Apply applies objects, such as the objects of a chart, in the given order.
+// Apply applies objects in the given order.
 func Apply[T client.Object](ctx context.Context, cluster *rest.Config, objects ...T) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -102,7 +99,6 @@ func installCRDs(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// apply applies an object from the manifest, except its status.
 func apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -116,8 +112,8 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// awaitServed waits until objects of the kind can be listed. This is possible only some time after the API server has
-// set the condition Established of the definition.
+// awaitServed waits until objects of the kind can be listed. That is possible only some time after the condition
+// Established.
 func awaitServed(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{
@@ -155,7 +151,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return errors.New("not established yet")
 }
 
-// nonTransient returns the error if a retry cannot succeed, and nil for any other error.
+// nonTransient returns the error if a retry cannot succeed, and nil otherwise.
 func nonTransient(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

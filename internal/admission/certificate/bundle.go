@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// maxAuthorities is the maximum number of authorities in a bundle: the current authority, and the previous or the next
-// one.
+// maxAuthorities is the size limit of a bundle: the current authority, and the previous or the next one.
 const maxAuthorities = 2
 
-// bundlesWith returns bundles that contain the required authorities, and reports whether any bundle changed.
 func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (out [][]byte, changed bool) {
 	for _, bundle := range former {
 		wanted := bundleWith(required, bundle, now)
@@ -22,8 +20,8 @@ func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (
 	return out, changed
 }
 
-// bundleWith returns a bundle that contains the required authorities. If the limit permits, the new bundle keeps those
-// authorities of the former bundle that have not expired. Data that cannot be parsed is dropped.
+// bundleWith returns a bundle with the required authorities. It keeps authorities of the former bundle that have not
+// expired, up to the limit. Data that cannot be parsed is dropped.
 func bundleWith(required []*x509.Certificate, former []byte, now time.Time) []byte {
 	wanted := slices.Clone(required)
 	for _, cert := range authorities(former) {

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kinds returns one empty object for each kind of webhook configuration that this Keeper maintains.
 func (k *Keeper) kinds() []client.Object {
 	kinds := []client.Object{&admissionv1.ValidatingWebhookConfiguration{}}
 	if k.Mutating {
@@ -18,8 +17,7 @@ func (k *Keeper) kinds() []client.Object {
 	return kinds
 }
 
-// configurations reads the webhook configurations, one of each kind. For a configuration that does not exist, the
-// result contains an empty object.
+// configurations reads the webhook configurations. A missing configuration is an empty object in the result.
 func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	configurations := k.kinds()
 	for _, configuration := range configurations {
@@ -31,14 +29,12 @@ func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	return configurations, nil
 }
 
-// webhook is one webhook in a webhook configuration.
 type webhook struct {
 	name   string
 	client *admissionv1.WebhookClientConfig
 }
 
-// webhooksOf returns the webhooks of all configurations, in order. The client fields of the webhooks are pointers
-// into the configurations, so a change of such a field changes the configuration.
+// webhooksOf returns the webhooks of all configurations, in order. The results point into the configurations.
 func webhooksOf(configurations []client.Object) (all []webhook) {
 	for _, configuration := range configurations {
 		switch c := configuration.(type) {
@@ -55,8 +51,7 @@ func webhooksOf(configurations []client.Object) (all []webhook) {
 	return all
 }
 
-// writeBundles patches each configuration whose bundles differ from the given bundles. The bundles must be in the
-// order that webhooksOf returns.
+// writeBundles patches the configurations whose bundles differ. The bundles must be in the order of webhooksOf.
 func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles [][]byte) error {
 	for _, before := range seen {
 		after, ok := before.DeepCopyObject().(client.Object)
@@ -74,8 +69,7 @@ func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles
 		}
 		k.Log.Info("Writing the authorities of the certificate to the webhook configuration", "configuration", k.Configuration,
 			"kind", fmt.Sprintf("%T", before))
-		// The strategic merge patch contains only the bundles, so the field manager that applied the configuration still owns
-		// all other fields.
+		// The patch contains only the bundles. The installer's field manager still owns all other fields.
 		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 		if err := ignoreConflict(k.Writer.Patch(ctx, after, patch)); err != nil {
 			return fmt.Errorf("write the bundles of the %T %s: %w", before, k.Configuration, err)

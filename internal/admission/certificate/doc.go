@@ -1,9 +1,9 @@
-// Package certificate maintains the serving certificate of admission webhooks. The certificate is stored in a Secret,
-// together with its own certificate authority. API servers trust that authority through the caBundle of a
-// ValidatingWebhookConfiguration.
+// Package certificate maintains the serving certificate of admission webhooks. A Secret stores the certificate together
+// with its own certificate authority. API servers trust the authority through the caBundle of a webhook configuration.
 //
-// The leader creates and renews the certificate. Every replica presents the certificate in the Secret. Requests do
-// not fail while the certificate or its authority changes. A new authority is first added to the bundle. It signs
-// certificates only after every API server has had time to read the new bundle. The previous authority stays in the
-// bundle for API servers that are late to read the change.
+// The leader creates and renews the certificate. Every replica presents it.
+//
+// A change of the authority does not interrupt requests. A new authority is first added to the bundle. It signs
+// certificates only after every API server has had time to read the bundle. The previous authority stays in the bundle
+// for slow API servers.
 package certificate

@@ -35,12 +35,12 @@ import (
 type Options struct {
 	// Secret is the name of the Secret with the certificate. The Keeper creates the Secret if it does not exist.
 	Secret client.ObjectKey
-	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust the certificate. The installer
-	// of the webhooks creates this object, possibly after the Keeper starts. If Mutating is true, the webhooks of a
-	// MutatingWebhookConfiguration with the same name trust the certificate too.
+	// Configuration is the name of the ValidatingWebhookConfiguration. The installer of the webhooks creates it,
+	// possibly after the Keeper starts. If Mutating is true, a MutatingWebhookConfiguration with the same name is
+	// maintained too.
 	Configuration string
 	Mutating      bool
-	// Hosts contains the DNS names or IP addresses at which API servers reach the webhooks.
+	// Hosts are the DNS names or IP addresses at which API servers reach the webhooks.
 	Hosts []string
 	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
@@ -57,30 +57,28 @@ type Keeper struct {
 	reader  client.Reader // reads from the cache
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
-	// The channel first is closed when there is a certificate to present.
+	// first is closed when there is a certificate to present.
 	first    chan struct{}
 	setFirst sync.Once
-	// trusted is true once the configuration is known to contain the authority of the certificate.
+	// trusted becomes true when the configuration contains the authority of the certificate.
 	trusted atomic.Bool
-	// next is the PEM data of the next authority. bundledSince is the time at which this process first saw that authority
-	// in all bundles.
+	// next is the next authority as PEM data. bundledSince is when this process first saw it in all bundles.
 	next         string
 	bundledSince time.Time
 }
 
-// A renewal needs several consecutive writes. If another program reverts each write, the Keeper writes only once
-// per writePeriod.
+// A renewal takes several consecutive writes. If another program reverts each write, the Keeper writes only once per
+// writePeriod.
 const (
 	writePeriod = 10 * time.Second
 	writeBurst  = 10
 )
 
-// firstWait is the maximum time that a TLS handshake waits for the first certificate. A starting process accepts
-// connections shortly before it has read the Secret. If the connection fails, the API server admits the object without
-// asking the webhook.
+// firstWait is how long a TLS handshake waits for the first certificate. A starting process accepts connections before
+// it has read the Secret. If a connection fails, the API server admits the object without the webhook.
 const firstWait = 2 * time.Second
 
-// New returns a Keeper. The Keeper does nothing until it is registered.
+// New returns a Keeper. Call Register to start it with a manager.
 func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
@@ -88,9 +86,8 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the Keeper to a manager. The cache of the Keeper contains only the Secret and the configurations.
-// The process does not wait for this cache when it starts. Without permission to read these objects, the process
-// serves no webhook, but does all its other work.
+// Register adds the Keeper to a manager. The process does not wait for the Keeper's cache. Without permission to read
+// the Secret and the configurations, the process serves no webhook but does all its other work.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -121,7 +118,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 			return err
 		}
 	}
-	// If the Secret does not exist, its watch triggers no reconciliation. Therefore enqueue the first request here.
+	// A missing Secret triggers no event. Enqueue the first request here.
 	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(k.request()[0])
 		return nil
@@ -147,7 +144,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		o.bundles = append(o.bundles, webhook.client.CABundle)
 	}
 	o.bundledSince = k.nextBundledSince(o)
-	// A plan may generate keys, which is expensive, so check the rate limit of writes first.
+	// A plan may generate keys, which is expensive. Check the rate limit of writes first.
 	if k.writes.TokensAt(o.now) < 1 {
 		k.Log.Info("Another program repeatedly changes the certificate of the webhook: delaying the next correction", "delay",
 			writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
@@ -169,7 +166,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// nextBundledSince returns the time at which this process first saw the next authority in all bundles.
+// nextBundledSince returns when this process first saw the next authority in all bundles.
 func (k *Keeper) nextBundledSince(o observed) time.Time {
 	next := string(o.data[nextCACert])
 	cert, err := parse([]byte(next))
@@ -205,7 +202,7 @@ func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[
 		client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
 }
 
-// ignoreConflict drops conflicts. The write that caused the conflict triggers another reconciliation.
+// ignoreConflict drops conflicts. The conflicting write triggers another reconciliation.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
@@ -213,8 +210,7 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// GetCertificate returns the certificate to present in a handshake, for tls.Config. GetCertificate waits up to
-// firstWait for the first certificate.
+// GetCertificate returns the certificate for a TLS handshake. It waits up to firstWait for the first certificate.
 func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.serving.Load(); cert != nil {
 		return cert, nil
@@ -241,9 +237,9 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 	return expiry.Lifetime{}
 }
 
-// Ready is a readiness probe. Ready returns nil when there is a certificate to present and the webhook configuration
-// contains the authority of this certificate. Before that, API servers cannot call the webhook, so they refuse
-// objects. The leader corrects later changes of the configuration, so they do not affect readiness.
+// Ready is a readiness probe. It succeeds when there is a certificate and the webhook configuration trusts it. Before
+// that, API servers cannot call the webhook and refuse objects. Later changes of the configuration do not affect
+// readiness, because the leader corrects them.
 func (k *Keeper) Ready(r *http.Request) error {
 	if k.serving.Load() == nil {
 		return k.noCertificate()
@@ -260,8 +256,8 @@ func (k *Keeper) Ready(r *http.Request) error {
 	return nil
 }
 
-// checkTrust returns an error while a webhook of the configuration does not trust the certificate. If there is no
-// configuration, checkTrust returns nil, because then no webhook is called.
+// checkTrust returns an error while a webhook does not trust the certificate. Without a configuration no webhook is
+// called, so the result is nil.
 func (k *Keeper) checkTrust(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := k.reader.Get(ctx, k.Secret, secret); err != nil {
@@ -309,8 +305,7 @@ func (p presenter) Start(ctx context.Context) error {
 	return p.cache.Start(ctx)
 }
 
-// present loads the certificate from the Secret and presents it from now on. If the new certificate is invalid, the
-// process continues to present the previous certificate.
+// present loads the certificate from the Secret. If it is invalid, the process still presents the previous certificate.
 func (p presenter) present(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -318,7 +313,7 @@ func (p presenter) present(object any) {
 	}
 	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err != nil {
-		// This error replaces err, because err could contain parts of the key and is logged.
+		// Do not log err: it could contain parts of the key.
 		p.Log.Error(errors.New("the certificate and the key do not match or are invalid"),
 			"Cannot use the certificate in the Secret of the webhook: still presenting the previous one", "secret", p.Secret)
 		return

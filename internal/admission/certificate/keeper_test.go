@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Two programs may maintain the same Secret. Each program then reverts the write of the other.
+// Two programs that maintain the same Secret revert each other's writes.
 //
 // Rule: webhook-certificate-maintained.
 func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
@@ -55,8 +55,7 @@ func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
 	}
 }
 
-// helm --wait waits for ready pods and then applies the first class. If an API server does not trust the webhook at
-// that time, it refuses the class.
+// helm --wait waits for ready pods and then applies the first class. The API server must trust the webhook by then.
 //
 // Rule: webhook-certificate-maintained.
 func TestProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
@@ -90,7 +89,6 @@ func TestProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	if err := ready(); err != nil {
 		t.Errorf("trusted: %v", err)
 	}
-	// The leader corrects later changes, so they do not affect readiness.
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration); err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +160,7 @@ func TestBothConfigurationsGetTheirBundles(t *testing.T) {
 	}
 }
 
-// A starting process accepts connections a moment before it has read its certificate. If nothing checks the readiness
-// of the process, API servers may connect immediately.
+// A starting process accepts connections before it has read its certificate.
 //
 // Rule: no-request-lost-in-renewal.
 func TestHandshakeWaitsForFirstCertificate(t *testing.T) {
@@ -187,7 +184,7 @@ func TestHandshakeWaitsForFirstCertificate(t *testing.T) {
 				both.Go(func() {
 					connected = tls.Client(far, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context())
 				})
-				synctest.Wait() // The handshake waits.
+				synctest.Wait()
 				if present {
 					if _, err := k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 						t.Fatal(err)

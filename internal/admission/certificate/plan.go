@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The first three keys have the same names as in the Secrets of cert-manager.
+// Keys of the Secret. The first three are the same as in cert-manager's Secrets.
 const (
 	certKey    = corev1.TLSCertKey
 	privateKey = corev1.TLSPrivateKeyKey
@@ -20,14 +20,14 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is the time for which an authority must be in all bundles before it signs a certificate. API servers need
-// much less time than this to read a changed configuration.
+// overlap is how long an authority is in all bundles before it signs a certificate. API servers read a changed
+// configuration much faster.
 const overlap = 15 * time.Second
 
 // Lifetimes are the lifetimes of certificates.
 type Lifetimes struct {
-	// Authority and Serving are the lifetimes of an authority and of a serving certificate. Ahead is the remaining
-	// lifetime at which a certificate is renewed. It must be shorter than both.
+	// Authority and Serving are the lifetimes of an authority and of a serving certificate. A certificate is renewed
+	// when its remaining lifetime is Ahead. Ahead must be shorter than both lifetimes.
 	Authority, Serving, Ahead time.Duration
 }
 
@@ -37,32 +37,29 @@ func DefaultLifetimes() Lifetimes {
 	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, Ahead: 30 * day}
 }
 
-// observed is the state from which the next step is planned.
 type observed struct {
-	data    map[string][]byte // of the Secret
-	bundles [][]byte          // of the webhooks
-	// bundledSince is the time since which all bundles contain the next authority, or zero if a bundle does not contain
-	// it.
+	data    map[string][]byte
+	bundles [][]byte
+	// bundledSince is when all bundles first contained the next authority. It is zero if a bundle lacks the authority.
 	bundledSince time.Time
 	now          time.Time
 }
 
-// planned is the next step of a plan: a write of the Secret, a write of the bundles, or another check after
-// recheckAfter.
+// planned is the next step: write the Secret, write the bundles, or check again after recheckAfter.
 type planned struct {
 	data         map[string][]byte
 	bundles      [][]byte
 	recheckAfter time.Duration
 }
 
-// plan decides on the next step. An authority that can still sign is replaced only after all bundles have contained the
-// next authority for the duration of overlap.
+// plan returns the next step. A valid authority is replaced only after all bundles have contained the next authority
+// for the duration overlap.
 func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 	maker := &rotator.CertRotator{
 		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:],
 		ExtKeyUsages: &serverAuth,
 	}
-	// The clocks of API servers may be slow, so certificates are valid from an hour before their creation.
+	// The clocks of API servers may be slow. Certificates are valid from an hour before their creation.
 	begin := o.now.Add(-time.Hour)
 
 	authority, err := authorityOf(o.data[caCert], o.data[caKey], o.now)
@@ -97,11 +94,11 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 	case !o.bundledSince.IsZero():
 		left = overlap - o.now.Sub(o.bundledSince)
 	default:
-		// There is no webhook configuration, so no bundle can contain the next authority. A new webhook triggers
-		// another check.
+		// Without a webhook configuration, no bundle can contain the next authority. A new webhook triggers another
+		// check.
 		left = authority.Cert.NotAfter.Sub(o.now) + time.Second
 	}
-	// A serving certificate is not valid after the end of its authority.
+	// A serving certificate is invalid after the end of its authority.
 	serving, err := servingLeft(o.data, hosts, earliest(o.now.Add(lifetimes.Ahead), authority.Cert.NotAfter))
 	if err != nil {
 		data, err := signServing(hosts, authority, begin, o.now.Add(lifetimes.Serving))

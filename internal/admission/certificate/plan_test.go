@@ -13,8 +13,7 @@ var (
 	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
 )
 
-// installation is a Secret together with the bundles of two webhooks. It carries out plans as the Keeper does, with its
-// own clock.
+// installation is a Secret with the bundles of two webhooks. It executes plans with its own clock.
 type installation struct {
 	t *testing.T
 	observed
@@ -24,7 +23,6 @@ func begin(t *testing.T) *installation {
 	return &installation{t: t, observed: observed{now: start, bundles: [][]byte{nil, nil}}}
 }
 
-// step executes one step of the plan and returns the time at which the next step is due.
 func (i *installation) step() time.Duration {
 	i.t.Helper()
 	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) &&
@@ -50,9 +48,8 @@ func (i *installation) step() time.Duration {
 	return 0
 }
 
-// runSteps executes steps until no step is due. After each step, it checks that the presented certificate is
-// trusted by the current bundles and by the bundles before the last change, because API servers are late to read
-// changes.
+// runSteps executes all steps that are due. After each step, the current and the previous bundles must trust the
+// presented certificate, because API servers read changes late.
 func (i *installation) runSteps() time.Duration {
 	i.t.Helper()
 	for range 10 {
@@ -115,7 +112,6 @@ func TestCertificateIsRenewedBySameAuthority(t *testing.T) {
 	}
 }
 
-// The presented certificate is trusted at all times, even while an authority is being replaced.
 func TestAuthorityIsTrustedBeforeItSigns(t *testing.T) {
 	i := begin(t)
 	seen := map[string]bool{}
@@ -143,7 +139,7 @@ func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 	if again != overlap || !bytes.Equal(i.data[caCert], first) {
 		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
-	// If a bundle is cleared, the wait for the overlap starts again.
+	// Clearing a bundle restarts the overlap.
 	i.now = i.now.Add(overlap - time.Second)
 	i.bundles = [][]byte{i.bundles[0], nil}
 	i.step()
@@ -191,8 +187,7 @@ func TestAnotherHostRequiresAnotherCertificate(t *testing.T) {
 	}
 }
 
-// A certificate with an IP address among its DNS names would never be valid for that address, and each step would
-// replace it again.
+// An IP address among the DNS names would never be valid, and each step would replace the certificate.
 func TestHostMayBeAnIPAddress(t *testing.T) {
 	for _, hosts := range [][]string{{"127.0.0.1"}, {"localhost", "127.0.0.1", "2001:db8::1"}} {
 		o := observed{now: start, bundles: [][]byte{nil}}
@@ -228,7 +223,7 @@ func TestHostMayBeAnIPAddress(t *testing.T) {
 }
 
 // Without webhooks, no API server trusts the next authority, so it must never sign. The current authority is used until
-// it expires, and is then replaced.
+// it expires.
 func TestCertificateIsRenewedWithoutWebhooks(t *testing.T) {
 	i := begin(t)
 	i.bundles = nil

@@ -22,7 +22,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// webhookRefuses returns nil if the manager's webhook refuses an object that no other check refuses.
 func webhookRefuses(t *testing.T, c client.Client, ns string) error {
 	err := c.Create(t.Context(), machine(ns, "probe", reserved), client.DryRunAll)
 	if fields(err) == nil {
@@ -38,7 +37,6 @@ func leaf(secret *corev1.Secret) []byte {
 	return nil
 }
 
-// newCertificate returns an authority and a certificate with a lifetime.
 func newCertificate(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts, cert, key []byte) {
 	t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -52,9 +50,6 @@ func newCertificate(t *testing.T, life time.Duration) (authority *rotator.KeyPai
 	return authority, cert, key
 }
 
-// The leader repairs any damage to the Secret and the bundle. Every replica presents the certificate, and the API
-// server trusts it.
-//
 // Rule: webhook-certificate-maintained.
 func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
@@ -104,7 +99,6 @@ func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 		eventually(t, test.what+": the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	}
 
-	// A bundle is cleared, and later the whole configuration is deleted.
 	eventually(t, "the bundle is emptied", func() error {
 		now := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: core}}
 		must(t, "read the configuration", c.Get(ctx, client.ObjectKeyFromObject(now), now))
@@ -124,9 +118,6 @@ func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 	eventually(t, "the webhook that came later is asked", func() error { return webhookRefuses(t, c, ns) })
 }
 
-// If another program maintains the certificate in a folder, the process presents that certificate, even after the other
-// program replaces it. Nothing is written.
-//
 // Rule: webhook-certificate-maintained.
 func TestCertificateInFolderIsPresented(t *testing.T) {
 	c, ns, folder := env.Client(t), env.Namespace(t), t.TempDir()

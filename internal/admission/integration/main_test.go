@@ -37,13 +37,12 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected is the name of a Lease whose holder never releases it.
+	// protected names a Lease whose holder never releases it.
 	protected = "held"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// eventually calls check until it returns no error.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
@@ -63,7 +62,6 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// installWebhooks creates webhook configurations for the duration of the test, before any process serves the webhooks.
 func installWebhooks(t *testing.T, configurations ...client.Object) {
 	t.Helper()
 	c := env.Client(t)
@@ -86,7 +84,6 @@ func installWebhooks(t *testing.T, configurations ...client.Object) {
 	})
 }
 
-// urlOf returns the URL by which API servers reach a process at the given address.
 func urlOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return "https://localhost:" + port
@@ -99,7 +96,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// serve runs a process with one webhook for the duration of the test. Only a leader maintains the certificate.
+// serve runs a process with one webhook for the duration of the test. Only the leader maintains the certificate.
 func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler,
 	flags ...string) {
 	t.Helper()
@@ -146,7 +143,6 @@ func asCore(mgr manager.Manager) admissionwebhook.Handler {
 	return admission.NewCore(mgr.GetScheme(), mgr.GetCache(), mgr.GetAPIReader())
 }
 
-// presentedBy returns the certificate that the server at the address presents.
 func presentedBy(address string) ([]byte, error) {
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -156,7 +152,6 @@ func presentedBy(address string) ([]byte, error) {
 	return conn.ConnectionState().PeerCertificates[0].Raw, nil
 }
 
-// checkPresented returns nil if the servers at all addresses present the wanted certificate.
 func checkPresented(want []byte, addresses ...string) error {
 	for _, address := range addresses {
 		got, err := presentedBy(address)
@@ -170,7 +165,6 @@ func checkPresented(want []byte, addresses ...string) error {
 	return nil
 }
 
-// listener is a client that records the warnings that it receives.
 type listener struct {
 	client.Client
 	mu       sync.Mutex
@@ -201,8 +195,7 @@ func (l *listener) heard() []string {
 	return slices.Clone(l.warnings)
 }
 
-// fields returns the names of the fields in the error if a webhook refused a request with the API error Invalid. For
-// any other error, it returns nil.
+// fields returns the field names of an Invalid error from a webhook, or nil for other errors.
 func fields(err error) []string {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) ||

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetOf returns a deployment without spec.replicas, as a GitOps tool applies it.
 func fleetOf(namespace, name string, annotations map[string]string) *v1beta1.MachineDeployment {
 	labels := map[string]string{"fleet": name}
 	return &v1beta1.MachineDeployment{
@@ -27,8 +26,6 @@ func fleetOf(namespace, name string, annotations map[string]string) *v1beta1.Mac
 	}
 }
 
-// Both webhooks of the manager use the certificate in one Secret, and each configuration has its own bundle.
-//
 // Rules: replicas-left-out-are-kept, webhook-certificate-maintained.
 func TestOmittedReplicasAreStored(t *testing.T) {
 	ctx, c, ns, address := t.Context(), env.Client(t), env.Namespace(t), freeAddress(t)

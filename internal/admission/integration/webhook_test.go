@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// strict is a driver with the name sim that refuses a providerSpec without a size.
+// strict is a driver named sim that refuses a providerSpec without a size.
 type strict struct{ provider.Driver }
 
 func (strict) Name() string { return "sim" }
@@ -102,8 +102,6 @@ func budget(namespace, name string, maxDisrupted int32, schedules ...string) *v1
 	return b
 }
 
-// The test checks the errors and warnings of the webhooks as a client receives them.
-//
 // Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
 func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
@@ -194,7 +192,6 @@ func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	}
 }
 
-// tryUpdate sends a dry-run update of an existing set. The parameter wanted provides the new template.
 func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	t.Helper()
 	now := &v1beta1.MachineSet{}
@@ -203,8 +200,7 @@ func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	return c.Update(t.Context(), now, client.DryRunAll)
 }
 
-// No process serves the webhooks. Everything works except the creation of objects with a new providerSpec, because only
-// the provider can validate these.
+// No process serves the webhooks. Only new providerSpecs are refused, because only the provider can validate them.
 //
 // Rule: works-without-webhooks.
 func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
@@ -255,7 +251,6 @@ func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
 		must(t, "the processes create a set", processes.Create(ctx, set(ns, "made", inline(`{}`)), client.DryRunAll))
 	}
 
-	// No request depends on the webhook of the manager.
 	must(t, "create a bad machine", c.Create(ctx, machine(ns, "bad", reserved)))
 	must(t, "create a class in kube-system", c.Create(ctx, class(metav1.NamespaceSystem, "small", `{}`), client.DryRunAll))
 	must(t, "create a machine in kube-system", c.Create(ctx, machine(metav1.NamespaceSystem, "bare", inline(`{}`)),

@@ -12,15 +12,15 @@ import (
 
 // Change is one field that differs.
 type Change struct {
-	// Path is the path of the field, for example spec.template.spec.version or spec.template.metadata.labels[app].
+	// Path is the path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
 	Path string `json:"path"`
-	// From is the old value and To is the new value, both as JSON. A value is nil if the field is not set.
+	// From and To are the old and the new value as JSON. They are nil if the field is not set.
 	From json.RawMessage `json:"from,omitempty"`
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between returns the differences between two values of the same type, sorted by path. All returned paths start with
-// the argument path. A list is compared as a whole, not item by item.
+// Between returns the differences between two values of the same type, sorted by path. All paths start with the given
+// one. Lists are compared as a whole.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -35,8 +35,6 @@ func Between(path string, from, to any) ([]Change, error) {
 	return changes, nil
 }
 
-// generic converts a value to JSON and decodes the JSON. The result consists only of maps, slices, strings, numbers and
-// booleans.
 func generic(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -73,8 +71,7 @@ func walk(path string, a, b any, changes *[]Change) {
 	*changes = append(*changes, Change{Path: path, From: encode(a), To: encode(b)})
 }
 
-// join appends a key to a path. A key that is not the name of a field, for example the key of a label, is enclosed in
-// brackets.
+// join appends a key to a path. Keys that are not field names, such as labels, are put in brackets.
 func join(path, key string) string {
 	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") ||
 		strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
@@ -90,7 +87,7 @@ func encode(value any) json.RawMessage {
 	if value == nil {
 		return nil
 	}
-	text, _ := json.Marshal(value) // This cannot fail, because the value was decoded from JSON.
+	text, _ := json.Marshal(value) // Decoded JSON can always be encoded.
 	return text
 }
 
@@ -105,8 +102,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, unquoted(c.From), unquoted(c.To))
 }
 
-// unquoted formats a JSON value for display. It removes the quotes around a string, unless the string is empty or
-// starts or ends with a space.
+// unquoted formats a JSON value for display. Strings lose their quotes, unless they are empty or have outer spaces.
 func unquoted(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && text == strings.TrimSpace(text) {

@@ -20,21 +20,18 @@ import (
 type Budget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Selected is the number of machines that the budget selects. Disrupted is the number of selected machines that are
-	// disrupted.
+	// Selected is the number of machines that the budget selects. Disrupted is how many of them are disrupted.
 	Selected  int32 `json:"selected"`
 	Disrupted int32 `json:"disrupted"`
-	// Allowed is the number of machines that may still be disrupted. Allowed is nil while the budget is not in force.
+	// Allowed is how many machines may still be disrupted, or nil while the budget is not in force.
 	Allowed *int32 `json:"allowed,omitempty"`
-	// Reasons lists the kinds of disruptions that the budget limits. If Reasons is empty, the budget limits all
-	// disruptions.
+	// Reasons are the kinds of disruptions that the budget limits. Empty means all.
 	Reasons []v1beta1.DisruptionReason `json:"reasons,omitempty"`
-	// NextChange is the time at which the next window of the budget opens or closes.
+	// NextChange is when the next window opens or closes.
 	NextChange *time.Time `json:"nextChange,omitempty"`
 	// Paused is set if the budget was created by "machinist pause --fleet".
 	Paused *Pause `json:"paused,omitempty"`
-	// Reason and Explanation are set if the budget is invalid or has not been processed yet. Message is set if the budget
-	// is invalid.
+	// Reason and Explanation are set if the budget is invalid or not processed yet. Message is set if it is invalid.
 	Reason      string `json:"reason,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 	Message     string `json:"message,omitempty"`
@@ -73,8 +70,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	return view
 }
 
-// PauseOf describes the pause of a fleet. The argument b is the budget that pauses the fleet, and done is the value of
-// the field Done.
+// PauseOf describes the pause of a fleet by the budget b. The value of the field Done is done.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}
@@ -91,7 +87,7 @@ func (s Status) writeBudgets(w *strings.Builder, style printer.Style) {
 	s.writeTable(w, []string{"DISRUPTION BUDGET", "SELECTED", "DISRUPTED", "ALLOWED", "NOTE"}, rows, namespaces)
 }
 
-// AllowedText returns the number of machines that may still be disrupted, or a dash while the budget is not in force.
+// AllowedText returns how many machines may still be disrupted, or a dash while the budget is not in force.
 func (b Budget) AllowedText() string {
 	if b.Allowed == nil {
 		return "-"
@@ -99,11 +95,10 @@ func (b Budget) AllowedText() string {
 	return fmt.Sprint(*b.Allowed)
 }
 
-// Note returns the text for the column NOTE, without colors.
+// Note returns the text for the column NOTE without colors.
 func (b Budget) Note() string { return b.note(printer.Style{}) }
 
-// note returns the text for the column NOTE, which describes the problems, the pause, the reasons and the next change
-// of the budget.
+// note returns the text for the column NOTE: problems, pause, reasons and next change.
 func (b Budget) note(style printer.Style) string {
 	var notes []string
 	if b.Reason != "" {

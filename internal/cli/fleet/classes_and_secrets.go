@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// notReady returns the state of a fleet in which some machines are not Ready. The state is Scaling if each of these
-// machines is starting without a problem. Otherwise the state is NotReady.
+// notReady returns Scaling if each machine that is not Ready is starting without a problem, and NotReady otherwise.
 func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
@@ -32,7 +31,6 @@ func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	return "Scaling"
 }
 
-// sourcesOf returns the classes and Secrets that have a problem.
 func sourcesOf(f Facts) []Source {
 	sources := []Source{}
 	for i := range f.Classes {
@@ -70,5 +68,4 @@ func sourcesOf(f Facts) []Source {
 	return sources
 }
 
-// reasonDeleting is the value of the field Reason for a class or Secret that is being deleted.
 const reasonDeleting = "Deleting"

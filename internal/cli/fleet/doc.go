@@ -1,3 +1,3 @@
-// Package fleet computes and prints the views of whole fleets: the status, the tree of deployments, sets and machines,
-// and the list of instances without a Machine.
+// Package fleet computes and prints views of whole fleets: the status, the tree of objects, and the instances without a
+// Machine.
 package fleet

@@ -8,9 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// editedOf finds machines whose specification was edited, so that it differs from the template of their set. The
-// machines of standalone sets are skipped: the template of such a set may change, and the change applies only to new
-// machines.
+// editedOf finds machines whose specification differs from the template of their set. Machines of standalone sets are
+// skipped, because a changed template of such a set applies only to new machines.
 func editedOf(inv inventoryAt) []Edited {
 	edited := []Edited{}
 	for _, set := range inv.OwnedSets() {

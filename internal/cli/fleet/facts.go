@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are the objects and reports that a command has read, from one namespace or from all namespaces.
+// Facts are the objects and reports that a command has read.
 type Facts struct {
 	Now time.Time
-	// Namespace is the namespace that was read, or empty if all namespaces were read.
+	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace   string
 	Deployments []v1beta1.MachineDeployment
 	Sets        []v1beta1.MachineSet
@@ -26,18 +26,16 @@ type Facts struct {
 	Checks      []v1beta1.MachineHealthCheck
 	Classes     []v1beta1.MachineClass
 	Budgets     []v1beta1.MachineDisruptionBudget
-	// Secrets are the Secrets that a class refers to and that are being deleted.
+	// Secrets are being deleted although a class uses them.
 	Secrets []metav1.PartialObjectMetadata
-	// Orphans are the reports of the provider processes about instances without a Machine. The reports list only instances
-	// that belong to the namespace.
+	// Orphans are the provider processes' reports of instances without a Machine in the namespace.
 	Orphans []OrphanReport
-	// Processes contains the state of each process that manages the objects.
+	// Processes are the states of the processes that manage the objects.
 	Processes []why.Process
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// inventoryAt contains an inventory of the facts, and the time at which the facts were read.
 type inventoryAt struct {
 	inventory.Inventory
 	now time.Time
@@ -47,8 +45,8 @@ func inventoryOf(f Facts) inventoryAt {
 	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
-// Only returns the facts about a single deployment: the deployment, its sets and machines, and the health checks,
-// budgets, classes and Secrets that apply to these machines.
+// Only returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes and
+// Secrets that apply to them.
 func Only(f Facts, deployment string) Facts {
 	inv := inventoryOf(f)
 	only := f
@@ -86,7 +84,6 @@ func Only(f Facts, deployment string) Facts {
 	return only
 }
 
-// classesOf returns the classes that the machines use, and the Secrets that these classes refer to.
 func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass,
 	secrets []metav1.PartialObjectMetadata) {
 	used := map[string]bool{}

@@ -24,7 +24,7 @@ var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// cond returns a condition. The argument since is the time that has passed since the last transition of the condition.
+// cond returns a condition whose last transition was the given time ago.
 func cond(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since),
 		ObservedGeneration: 1}
@@ -61,7 +61,6 @@ func set(owner, name, revision string, replicas int32) v1beta1.MachineSet {
 	return s
 }
 
-// machine returns a running machine, and applies the given changes to it.
 func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machine {
 	m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name),
 		CreationTimestamp: ago(time.Hour), Labels: map[string]string{"pool": set}}}
@@ -107,7 +106,6 @@ func running(name string) why.Process {
 	return why.Process{Name: name, Known: true, Running: true, Seen: &seen}
 }
 
-// healthy returns a healthy fleet: one deployment with two revisions.
 func healthy() Facts {
 	f := Facts{Now: now, Namespace: "prod", Deployments: []v1beta1.MachineDeployment{deployment("web", 3)},
 		Sets:      []v1beta1.MachineSet{set("web", "web-new", "2", 3), set("web", "web-old", "1", 0)},
@@ -119,7 +117,6 @@ func healthy() Facts {
 	return f
 }
 
-// withBrokenSources returns a fleet whose machines run, but whose classes and Secrets have problems.
 func withBrokenSources() Facts {
 	f := healthy()
 	class := func(name string, ready metav1.ConditionStatus, reason, message string) v1beta1.MachineClass {
@@ -141,7 +138,6 @@ func withBrokenSources() Facts {
 	return f
 }
 
-// troubled returns a fleet that has many different problems.
 func troubled() Facts {
 	f := healthy()
 	failedAt := ago(3 * time.Hour)
@@ -199,8 +195,7 @@ func troubled() Facts {
 	return f
 }
 
-// budget returns a budget that the manager has processed. If problem is not empty, the budget is invalid for this
-// reason.
+// budget returns a processed budget. It is invalid if problem is not empty.
 func budget(name string, allowed *int32, problem string) v1beta1.MachineDisruptionBudget {
 	b := v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
 	b.Status = v1beta1.MachineDisruptionBudgetStatus{Selected: 9, Disrupted: 1, Allowed: allowed,

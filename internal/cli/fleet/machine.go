@@ -14,22 +14,21 @@ import (
 type Machine struct {
 	Namespace string
 	Name      string
-	// Set and Deployment are the names of the owners. If the machine has no such owner, the name is empty.
+	// Set and Deployment are the names of the owners, or empty.
 	Set        string
 	Deployment string
-	// State is the phase of the machine. Ready is true if the condition Ready is True.
+	// State is the phase. Ready is true if the condition Ready is True.
 	State string
 	Ready bool
-	// Node is the name of the Node, Zone is the zone of the instance, and Version is the version of the kubelet.
+	// Node, Zone and Version are the names of the Node and the zone, and the version of the kubelet.
 	Node    string
 	Zone    string
 	Version string
 	// ProviderID identifies the instance in its cloud.
 	ProviderID string
 	Created    time.Time
-	// Reason is the reason why the machine waits, as one word. Explanation is a sentence about the reason. Message is the
-	// message of the controller. Since is the time at which the wait began. All four fields are empty if the machine is
-	// not waiting.
+	// Reason is why the machine waits, as one word. Explanation is a sentence about it. Message is from the controller.
+	// Since is when the wait began. All are empty if the machine does not wait.
 	Reason      string
 	Explanation string
 	Message     string
@@ -38,10 +37,10 @@ type Machine struct {
 	Deleting bool
 }
 
-// Settled reports whether the machine runs, matches its specification, and is not waiting for anything.
+// Settled reports whether the machine runs, is up to date, and waits for nothing.
 func (m Machine) Settled() bool { return m.Reason == "" }
 
-// MachineOf computes the view of a machine.
+// MachineOf returns the view of a machine.
 func MachineOf(m *v1beta1.Machine) Machine {
 	x := Machine{Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(), State: string(m.Status.Phase),
 		Ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),

@@ -16,32 +16,31 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// Orphans is a list of instances without a Machine, which the provider processes have found in their clouds.
+// Orphans is a list of instances without a Machine, as the provider processes report them.
 type Orphans struct {
-	// Now is the time at which the reports were read.
+	// Now is when the reports were read.
 	Now time.Time `json:"now"`
-	// If Namespace is not empty, the view shows only instances whose former machine was in this namespace.
+	// Namespace is the namespace of the instances' former machines. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Reports has one report for each provider process, sorted by the name of the provider.
+	// Reports has one report for each provider process, sorted by provider.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere is the number of instances that are not shown because their former machine was in another namespace.
+	// Elsewhere is the number of instances that are not shown, because their former machine was in another namespace.
 	Elsewhere int `json:"elsewhere"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// Undescribed is the number of instances that Total includes but Entries omits, because the length of a report is
-	// limited. Instances of all namespaces are counted.
+	// Undescribed is the number of instances of all namespaces that Entries omits, because the length of a report is
+	// limited.
 	Undescribed int `json:"undescribed,omitempty"`
 	// Process is the process that writes the report.
 	Process why.Process `json:"process"`
 }
 
-// OrphansOf computes the view from the reports of the provider processes. The argument processes maps the ledger.Key of
-// each report to the process that wrote the report.
+// OrphansOf computes the view from the reports. The keys of processes are the ledger.Key of each report.
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {
@@ -61,8 +60,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// withForceDeleted adds the instances of force-deleted Machines to the entries of a page, because these instances may
-// still exist. It skips instances that a check of the cloud has already found.
+// withForceDeleted adds the instances of force-deleted Machines, because they may still exist. Instances that a check
+// has found are skipped.
 func withForceDeleted(page ledger.Page) ledger.Page {
 	found := map[string]bool{}
 	for _, e := range page.Entries {
@@ -79,8 +78,7 @@ func withForceDeleted(page ledger.Page) ledger.Page {
 	return page
 }
 
-// Outcome explains what the latest check of a provider decided about one instance. The argument period is the time
-// between two checks.
+// Outcome explains the result of the latest check for one instance. The period is the time between two checks.
 func Outcome(outcome string, period time.Duration) string {
 	switch orphans.Outcome(outcome) {
 	case orphans.Delete:
@@ -107,8 +105,7 @@ func Outcome(outcome string, period time.Duration) string {
 	return outcome
 }
 
-// EntryName returns the provider ID of an entry. If only parts of an instance are left, such as a disk, EntryName
-// returns the last segment of the name of each part.
+// EntryName returns the provider ID of an entry. If only parts such as disks are left, it returns their short names.
 func EntryName(e ledger.Entry) string {
 	switch {
 	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):
@@ -148,7 +145,7 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 // Interval returns the time between two checks of the provider.
 func (r OrphanReport) Interval() time.Duration { return time.Duration(r.Period) * time.Second }
 
-// Checks describes the provider process in a clause: either how often it checks its cloud, or that it is not running.
+// Checks says how often the provider process checks its cloud, or that it is not running.
 func (r OrphanReport) Checks(now time.Time) string {
 	every := "the process checks every " + duration.HumanDuration(r.Interval())
 	switch {

@@ -8,20 +8,19 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Pauses is the result of a command that pauses or resumes the fleets of one or more namespaces.
+// Pauses is the result of pausing or resuming fleets.
 type Pauses struct {
 	// Kind is always PauseResult.
 	Kind       string  `json:"kind"`
 	Namespaces []Pause `json:"namespaces"`
 }
 
-// Pause describes how the fleet of one namespace was paused or resumed.
+// Pause is the pause of the fleet of one namespace.
 type Pause struct {
 	Namespace string `json:"namespace"`
-	// Done is what the command did: "paused", "already paused" or "resumed".
+	// Done is "paused", "already paused" or "resumed".
 	Done string `json:"done"`
-	// Since is the time at which the fleet was paused, By is the user who paused it, and Reason is the reason that the
-	// user gave.
+	// Since is when the fleet was paused, By is the user, and Reason is the user's reason.
 	Since  string `json:"since"`
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -41,7 +40,7 @@ func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 	return err
 }
 
-// prefixed adds a prefix to a text that a user wrote. If the text is empty, the result is empty too.
+// prefixed adds a prefix to a text that is not empty.
 func prefixed(prefix, text string) string {
 	if text = printer.Clean(text); text == "" {
 		return ""

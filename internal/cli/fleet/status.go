@@ -18,50 +18,49 @@ import (
 
 // Status is the status of all fleets of a namespace, or of all namespaces.
 type Status struct {
-	// Now is the time at which the objects were read.
+	// Now is when the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the namespace that was read, or empty if all namespaces were read.
+	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Deployments are all deployments. Sets are the sets that no deployment owns.
+	// Deployments are all deployments. Sets are the sets without a deployment.
 	Deployments []Scaled `json:"deployments"`
 	Sets        []Scaled `json:"sets"`
-	// Loose are the machines that no set owns, sorted by name.
+	// Loose are the machines without a set, sorted by name.
 	Loose []Loose `json:"machinesWithoutSet"`
-	// Freezes contains an entry for each deployment or set that is frozen.
+	// Freezes are the frozen deployments and sets.
 	Freezes []Freeze `json:"freezes"`
 	// HealthChecks are all health checks.
 	HealthChecks []HealthCheck `json:"healthChecks"`
 	// Budgets are the disruption budgets.
 	Budgets []Budget `json:"disruptionBudgets"`
-	// Sources are the classes and Secrets with a problem, for example because they are being deleted.
+	// Sources are the classes and Secrets with a problem.
 	Sources []Source `json:"classesAndSecrets"`
-	// Orphans are the instances that have no Machine, and whose tags contain the name of a Machine in the namespace.
+	// Orphans are instances without a Machine, whose tags name a Machine in the namespace.
 	Orphans []Orphan `json:"instancesWithoutMachine"`
-	// Edited are the machines whose specification differs from the template of their set.
+	// Edited are the machines that differ from the template of their set.
 	Edited []Edited `json:"editedMachines"`
-	// Waiting groups the waiting machines by the reason why they wait.
+	// Waiting groups the waiting machines by reason.
 	Waiting []why.Group `json:"waiting"`
-	// RecentFailures are the latest failures of machines that deployments own, newest first. Since then, the machines may
-	// have recovered or may have been deleted.
+	// RecentFailures are the latest failures of machines with a deployment, newest first. The machines may have
+	// recovered since.
 	RecentFailures []why.Failure `json:"recentFailures"`
-	// Machines is the number of machines. Settled is the number of machines that run, are up to date and are not waiting.
+	// Machines is the number of machines. Settled is how many run, are up to date and wait for nothing.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
-	// ToReplace is the number of machines that are marked for replacement. A budget may delay their replacement.
+	// ToReplace is the number of machines marked for replacement. A budget may delay it.
 	ToReplace int `json:"toReplace,omitempty"`
-	// Processes contains the state of each process that manages the objects. The state is taken from the Lease of the
-	// process.
+	// Processes are the processes that manage the objects, according to their Leases.
 	Processes []why.Process `json:"processes"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Scaled is the status of a deployment, or of a set that no deployment owns.
+// Scaled is the status of a deployment, or of a set without a deployment.
 type Scaled struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is the value of spec.replicas. The other fields are numbers of machines. Deleting is the number of machines
-	// that are being deleted. Updated, Ready, Updating and Failed do not include these machines.
+	// Desired is spec.replicas. The others are numbers of machines. Machines in Deleting do not count in Updated,
+	// Ready, Updating and Failed.
 	Desired   int32 `json:"desired"`
 	Updated   int   `json:"updated"`
 	Ready     int   `json:"ready"`
@@ -71,27 +70,26 @@ type Scaled struct {
 	Deleting  int   `json:"deleting"`
 	// Strategy is the rollout strategy of a deployment.
 	Strategy string `json:"strategy,omitempty"`
-	// Rollout is the state. The state of a deployment is a rollout.State or NotReady. The state of a set is AsDeclared,
-	// Frozen, ReplicaFailure, Scaling or NotReady.
+	// Rollout is the state. For a deployment, it is a rollout.State or NotReady. For a set, it is AsDeclared, Frozen,
+	// ReplicaFailure, Scaling or NotReady.
 	Rollout string `json:"rollout"`
-	// Reason and Message are taken from the condition that determines Rollout.
+	// Reason and Message come from the condition that determines Rollout.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// asDeclared is the value of Rollout for a set that matches its specification.
 const asDeclared = "AsDeclared"
 
-// Loose is a machine that no set owns.
+// Loose is a machine without a set.
 type Loose struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
 	Phase     v1beta1.MachinePhase `json:"phase,omitempty"`
-	// PreservedUntil is the time at which a preserved machine is deleted.
+	// PreservedUntil is when a preserved machine is deleted.
 	PreservedUntil string `json:"preservedUntil,omitempty"`
 }
 
-// Freeze describes a deployment or set that is frozen, and why.
+// Freeze is a frozen deployment or set, and the reason.
 type Freeze struct {
 	Namespace   string     `json:"namespace"`
 	Object      string     `json:"object"`
@@ -110,12 +108,11 @@ type Source struct {
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// Edited is a machine whose specification differs from the template of its set.
+// Edited is a machine that differs from the template of its set.
 type Edited struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Field is the first field that differs. The field Is contains the value in the machine, and the field Set contains
-	// the value in the template.
+	// Field is the first different field. Is is the machine's value, and Set is the template's value.
 	Field string `json:"field"`
 	Is    string `json:"is"`
 	Set   string `json:"set"`
@@ -129,11 +126,9 @@ type HealthCheck struct {
 	Healthy   int32  `json:"healthy"`
 	// Unhealthy are the names of the unhealthy machines.
 	Unhealthy []string `json:"unhealthy,omitempty"`
-	// RemediationsAllowed is the number of machines that may still become unhealthy before the health check stops
-	// requesting replacements.
+	// RemediationsAllowed is how many machines may still become unhealthy before replacements stop.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
-	// Reason and Explanation are set if the health check currently does not request replacements. Since is the time at
-	// which the health check stopped requesting replacements.
+	// Reason and Explanation are set while the health check requests no replacements. Since is when that began.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -202,7 +197,7 @@ func StatusOf(f Facts) Status {
 	return s
 }
 
-// count adds the given machines to the numbers in s. The function updated reports whether a machine is up to date.
+// count adds machines to the numbers in s. The function updated reports whether a machine is up to date.
 func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machine) bool) {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil {
@@ -238,7 +233,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	state := progress.State
 	s.Reason, s.Message = progress.Reason, progress.Message
 	if live := len(inv.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
-		// The rollout is complete, but there may still be too few or too many machines, or machines that are not Ready.
+		// The rollout is complete, but the number of machines may be wrong, or some may not be Ready.
 		state = rollout.Complete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
@@ -254,7 +249,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	return s
 }
 
-// CurrentSet returns the set that has the current revision of the deployment, or nil if there is no such set.
+// CurrentSet returns the set of the deployment's current revision, or nil.
 func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
 	for _, set := range sets {
 		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" &&
@@ -286,7 +281,6 @@ func setOf(set *v1beta1.MachineSet, inv inventoryAt) Scaled {
 	return s
 }
 
-// addFreeze adds an object to s.Freezes if the object is frozen.
 func (s *Status) addFreeze(o interface {
 	metav1.Object
 	GetConditions() []metav1.Condition

@@ -9,22 +9,21 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Orphan is an instance without a Machine, or the remaining parts of such an instance.
+// Orphan is an instance without a Machine, or its remaining parts.
 type Orphan struct {
-	// Namespace and Machine identify the former Machine. They are taken from the tags of the instance.
+	// Namespace and Machine are the former Machine according to the instance's tags.
 	Namespace string `json:"namespace"`
 	Machine   string `json:"machine"`
 	Provider  string `json:"provider"`
-	// Instance is the provider ID of the instance, or the names of its remaining parts.
+	// Instance is the provider ID, or the names of the remaining parts.
 	Instance string `json:"instance"`
-	// FirstSeen is the time at which the provider process first found the instance.
+	// FirstSeen is when the provider process first found the instance.
 	FirstSeen time.Time `json:"firstSeen"`
-	// Outcome is what the latest check decided about the instance. Explanation describes the outcome as text.
+	// Outcome is the result of the latest check. Explanation describes it as text.
 	Outcome     string `json:"outcome"`
 	Explanation string `json:"explanation"`
 }
 
-// orphansOf returns the instances without a Machine, sorted by the namespaces in their tags.
 func orphansOf(f Facts) []Orphan {
 	found := []Orphan{}
 	for _, r := range f.Orphans {

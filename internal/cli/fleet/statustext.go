@@ -13,8 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the status as text. Each kind of problem has its own table, which is omitted if it is empty. Therefore
-// the status of a healthy fleet is short.
+// Text writes the status as text. Only existing problems have a table, so the status of a healthy fleet is short.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
@@ -44,7 +43,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// writeTable writes a table. If all namespaces were read, the table starts with a column for the namespace.
+// writeTable writes a table. If all namespaces were read, the first column is the namespace.
 func (s Status) writeTable(w *strings.Builder, head []string, rows [][]string, namespaces []string) {
 	if len(rows) == 0 {
 		return
@@ -88,8 +87,7 @@ func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style
 	s.writeTable(w, head, rows, namespaces)
 }
 
-// specificReason returns the reason of x if the reason is more specific than the state. Otherwise it returns an empty
-// string.
+// specificReason returns the reason if it is more specific than the state, or "".
 func specificReason(x Scaled) string {
 	if x.Rollout == string(rollout.Failed) || x.Rollout == "ReplicaFailure" {
 		return x.Reason
@@ -97,7 +95,6 @@ func specificReason(x Scaled) string {
 	return ""
 }
 
-// paint colors a state according to its tone.
 func paint(state string, style printer.Style) string {
 	switch ToneOf(state) {
 	case Good:
@@ -187,8 +184,8 @@ func (s Status) writeEdited(w *strings.Builder) {
 	s.writeTable(w, []string{"EDITED MACHINE", "FIELD", "VALUE", "VALUE IN TEMPLATE"}, rows, namespaces)
 }
 
-// writeWaiting writes the table of waiting machines. The table has no column for the namespace, because the machines of
-// one row may be in several namespaces. Instead, the names of the machines include the namespace.
+// writeWaiting writes the table of waiting machines. A row may span several namespaces, so the names include the
+// namespace.
 func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 	if len(s.Waiting) == 0 {
 		return
@@ -208,7 +205,6 @@ func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "NAMES", "MEANING"}, rows)
 }
 
-// maxFailures is the maximum number of recent failures that are shown without -o wide.
 const maxFailures = 5
 
 func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
@@ -272,8 +268,8 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 	}
 }
 
-// changing reports whether any deployment or set does not match its specification yet. This is possible even if no
-// machine is waiting, because a budget or a pause can delay the replacement of machines.
+// changing reports whether any deployment or set does not match its specification. A budget or a pause can cause this
+// without waiting machines.
 func (s Status) changing() bool {
 	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })

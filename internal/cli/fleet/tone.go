@@ -2,18 +2,17 @@ package fleet
 
 import "machinist.dev/machinist/internal/cli/rollout"
 
-// Tone classifies a state, for example as good or bad. On a terminal, the tone determines the color of the state. On a
-// web page, it determines the color and the icon.
+// Tone classifies a state as good or bad, for example. It determines the color on a terminal, and the color and icon on
+// a web page.
 type Tone string
 
-// Tones of states.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"
-	// Moving is the tone of a temporary state, which normally ends without action by a user.
+	// Moving is the tone of a temporary state that ends without a user.
 	Moving Tone = "moving"
 	Bad    Tone = "bad"
-	// Neutral is the tone of a state that is neither good nor bad, and of an empty state.
+	// Neutral is the tone of an empty state, or of one that is neither good nor bad.
 	Neutral Tone = "neutral"
 )
 
@@ -33,9 +32,7 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because returns the reason why a deployment or set is in its state. It returns the message of the condition, preceded
-// by the reason if the reason is more specific than the state. For a frozen object it returns an empty string, because
-// the table of frozen objects contains the explanation.
+// Because returns why a deployment or set is in its state. It is empty for a frozen object, which has its own table.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""

@@ -12,13 +12,13 @@ import (
 
 // Tree is the tree of deployments, sets and machines.
 type Tree struct {
-	// Now is the time at which the objects were read.
+	// Now is when the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the namespace that was read, or empty if all namespaces were read.
+	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Items are the roots of the tree: the objects that no other object in the tree owns.
+	// Items are the objects whose owner is not in the tree.
 	Items []Branch `json:"items"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -29,19 +29,19 @@ type Branch struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	// State depends on the kind. For a machine, State is the phase. For a deployment, or a set that no deployment owns,
-	// State is Scaled.Rollout. For a set that a deployment owns, State is Current or Old.
+	// State is the phase of a machine, Scaled.Rollout of a deployment or standalone set, and Current or Old for other
+	// sets.
 	State string `json:"state,omitempty"`
-	// Revision is the revision of a set, or the current revision of a deployment. It is 0 if there is no revision.
+	// Revision is the revision of a set, or the current revision of a deployment. 0 means none.
 	Revision int64 `json:"revision,omitempty"`
-	// Desired is the value of spec.replicas of a deployment or set, and Ready is the number of its Ready machines. For a
-	// machine, Ready is 1 if the machine is Ready, and otherwise 0.
+	// Desired is spec.replicas of a deployment or set, and Ready its number of Ready machines. Ready is 1 for a Ready
+	// machine.
 	Desired *int32 `json:"desired,omitempty"`
 	Ready   int    `json:"ready"`
 	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
-	// Reason is the reason why a machine waits, as one word. Explanation is a sentence about the reason. Since is the time
-	// at which the wait began. All three fields are empty if the machine is not waiting.
+	// Reason is why a machine waits, as one word. Explanation is a sentence about it. Since is when the wait began. All
+	// are empty if the machine does not wait.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -49,9 +49,8 @@ type Branch struct {
 	Children []Branch `json:"children,omitempty"`
 }
 
-// TreeOf computes the tree from the facts. If kind and name are empty, the tree contains all objects. Otherwise they
-// select one object, and the tree contains only this object, its owners and the objects that it owns. If the selected
-// object does not exist, TreeOf returns false.
+// TreeOf computes the tree. Without kind and name, it has all objects. Otherwise it has only this object, its owners
+// and what it owns. TreeOf returns false if the object does not exist.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	inv := inventoryOf(f)
 	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}
@@ -90,7 +89,6 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	return t, len(t.Items) > 0
 }
 
-// selectBranches reduces a tree to the object with the given kind and name, its owners, and the objects that it owns.
 func selectBranches(all []Branch, kind, name string) []Branch {
 	var picked []Branch
 	for _, b := range all {
@@ -130,7 +128,6 @@ func machineBranch(m *v1beta1.Machine) Branch {
 	return b
 }
 
-// ready returns the text for the column READY.
 func (b Branch) ready() string {
 	switch {
 	case b.Desired != nil:

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// boxes contains the strings with which the lines of the tree are drawn.
+// boxes are the strings that draw the lines of the tree.
 type boxes struct{ branch, lastBranch, line, blank string }
 
 func boxesOf(style printer.Style) boxes {
@@ -18,7 +18,7 @@ func boxesOf(style printer.Style) boxes {
 	return boxes{"├─ ", "└─ ", "│  ", "   "}
 }
 
-// Text writes the tree as a table. The first column contains the lines of the tree and the names of the objects.
+// Text writes the tree as a table. The first column has the lines of the tree and the names.
 func (t Tree) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(t.Items) == 0 {
@@ -52,8 +52,7 @@ type drawing struct {
 	rows  [][]string
 }
 
-// draw adds the rows for a branch. The argument first is the prefix of the row for the object itself. The argument next
-// is the prefix of the rows for the objects that it owns.
+// draw adds the rows of a branch. The row of the object has the prefix first, and the rows below it have next.
 func (d *drawing) draw(b Branch, first, next string) {
 	name := map[string]string{"MachineDeployment": "md/", "MachineSet": "ms/", "Machine": "machine/"}[b.Kind] + b.Name
 	if d.tree.Namespace == "" && first == "" {

@@ -176,7 +176,6 @@ func TestJSON(t *testing.T) {
 	})
 }
 
-// A machine must be shown even if its owner does not exist or was not read.
 func TestMachineWithoutItsOwnerIsShown(t *testing.T) {
 	f := healthy()
 	f.Sets = nil

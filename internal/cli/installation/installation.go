@@ -1,5 +1,5 @@
-// Package installation lists the versions of the parts of Machinist: the kinds and processes in a cluster, and the
-// command itself. It warns about versions that do not work together.
+// Package installation lists the versions of Machinist's kinds and processes in a cluster, and of the command. It warns
+// about versions that do not work together.
 package installation
 
 import (
@@ -12,8 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// These labels identify the parts of an installation. The charts set the labels on all objects that they install, and
-// each process sets the labels on its Lease.
+// Labels of an installation. The charts set them on all objects, and each process sets them on its Lease.
 const (
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	LabelName    = "app.kubernetes.io/name"
@@ -25,33 +24,31 @@ const (
 // Versions are the versions of all parts of an installation.
 type Versions struct {
 	Client Client `json:"client"`
-	// Kinds is nil if the user requested only the version of the client, or if the CustomResourceDefinitions cannot be
-	// read.
+	// Kinds is nil if only the client's version was requested, or if the CustomResourceDefinitions cannot be read.
 	Kinds     []Kind    `json:"kinds"`
 	Processes []Process `json:"processes"`
-	// Warnings describes which versions do not work together, and what to do.
+	// Warnings say which versions do not work together, and what to do.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Client describes the running command.
+// Client is the running command.
 type Client struct {
-	// Version is the release of the command. Build also contains the commit and the version of Go.
+	// Version is the release. Build also has the commit and the version of Go.
 	Version string `json:"version"`
 	Build   string `json:"build"`
 	// API is the API version that the command uses.
 	API string `json:"api"`
 }
 
-// Kind describes the versions of a CustomResourceDefinition.
+// Kind holds the versions of a CustomResourceDefinition.
 type Kind struct {
 	Name string `json:"name"`
-	// Release is the release of the chart or manifest that installed the CustomResourceDefinition. It is taken from a
-	// label, and is empty if the label is missing.
+	// Release is the release that installed the CustomResourceDefinition, according to its label. It may be empty.
 	Release string `json:"release,omitempty"`
-	// Served lists the API versions that clients may use. Storage is the version in which the API server writes objects.
-	// Stored lists the versions in which existing objects may still be stored.
+	// Served are the versions that clients may use. The API server writes objects in Storage. Existing objects are in
+	// one of Stored.
 	Served  []string `json:"served"`
 	Storage string   `json:"storage"`
 	Stored  []string `json:"stored"`
@@ -71,26 +68,24 @@ func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	return k
 }
 
-// Process describes all replicas of a program that have the same version.
+// Process is the set of all replicas of a program with the same version.
 type Process struct {
 	Program   string `json:"program"`
 	Namespace string `json:"namespace"`
-	// Version is the version of the program, or empty if the version is unknown. VersionFrom is the source of the version:
-	// "lease" if the process reported the version on its Lease, "image" if it is the tag of the image, and "label" if it
-	// is the label that the chart sets.
+	// Version is the version of the program, or empty. VersionFrom is its source: "lease" if the process reported it,
+	// "image" for the tag of the image, and "label" for the chart's label.
 	Version     string `json:"version,omitempty"`
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`
-	// Pods is the number of pods, and Ready is the number of Ready pods. If the process runs outside of the cluster, both
-	// numbers are 0.
+	// Pods and Ready are the numbers of pods and of Ready pods. Both are 0 for a process outside of the cluster.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
-	// Leader is the name of the pod or host that holds the Lease. It is empty if none of these replicas holds the Lease.
+	// Leader is the pod or host that holds the Lease, or empty.
 	Leader string `json:"leader,omitempty"`
 }
 
-// ProcessesOf returns the processes that run in the given pods, and the processes whose Lease is not held by any of
-// these pods. The caller must pass only Leases of running processes.
+// ProcessesOf returns the processes in the pods, and those whose Lease is held elsewhere. All Leases must be of running
+// processes.
 func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	var all []Process
 	leading := map[string]bool{}
@@ -127,13 +122,12 @@ func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	return all
 }
 
-// processOf describes the process that runs in a pod.
 func processOf(pod *corev1.Pod) Process {
 	p := Process{Program: pod.Labels[LabelName], Namespace: pod.Namespace, Pods: 1}
 	if len(pod.Spec.Containers) > 0 {
 		first := pod.Spec.Containers[0]
 		p.Image = first.Image
-		// The value nameOverride of the charts changes the label, but not the name of the container.
+		// nameOverride in the chart changes the label, but not the name of the container.
 		if strings.HasPrefix(first.Name, PartOf) || !strings.HasPrefix(p.Program, PartOf) {
 			p.Program = first.Name
 		}
@@ -151,7 +145,6 @@ func processOf(pod *corev1.Pod) Process {
 	return p
 }
 
-// merge combines the entries of pods that run the same program in the same version.
 func merge(pods []Process) []Process {
 	var all []Process
 	for _, p := range pods {
@@ -171,14 +164,13 @@ func merge(pods []Process) []Process {
 	return all
 }
 
-// sameVersion reports whether two pods with the same image have the same version. If one of them is the leader and has
-// reported its version, this version is assumed for both pods.
+// sameVersion reports whether two pods with the same image have the same version. Pods without a reported version have
+// the leader's version.
 func sameVersion(a, b Process) bool {
 	return a.Version == b.Version || a.VersionFrom == "lease" || b.VersionFrom == "lease"
 }
 
-// tagOf returns the tag of an image. If the image has only a digest, or the tag "latest", tagOf returns an empty
-// string.
+// tagOf returns the tag of an image. It is empty for a digest and for "latest".
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -188,7 +180,7 @@ func tagOf(image string) string {
 	return tag
 }
 
-// holder returns the host name of the process that holds a Lease. For a process in a pod, this is the name of the pod.
+// holder returns the host name of the Lease's holder, which is the name of its pod.
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -200,7 +192,6 @@ func holder(lease *coordinationv1.Lease) string {
 	return identity
 }
 
-// programOf returns the name of the program that a Lease belongs to.
 func programOf(lease *coordinationv1.Lease) string {
 	return cmp.Or(lease.Labels[LabelName], lease.Name)
 }

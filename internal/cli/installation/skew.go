@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// manager is the name of the process that must be upgraded before the provider processes.
+// manager must be upgraded before the provider processes.
 const manager = "machinist-manager"
 
-// required lists the kinds that every installation needs.
 var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck",
 	"MachineDisruptionBudget"}
 
-// Judge adds warnings about versions that do not work together. CustomResourceDefinitions must be upgraded first, then
-// the manager, and then the providers.
+// Judge adds warnings about versions that do not work together. CustomResourceDefinitions are upgraded first, then the
+// manager, then the providers.
 func (v *Versions) Judge() {
 	v.checkKinds()
 	v.checkProcesses()
@@ -114,13 +113,12 @@ func (v *Versions) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-// newer reports whether version a is newer than version b. If a or b is not a semantic version, which is the case for
-// development builds, newer returns false.
+// newer reports whether version a is newer than b. Versions of development builds are never newer.
 func newer(a, b string) bool {
 	parsedA, errA := version.ParseSemantic(a)
 	parsedB, errB := version.ParseSemantic(b)
 	return errA == nil && errB == nil && parsedB.LessThan(parsedA)
 }
 
-// same reports whether two versions are equal, ignoring the prefix "v".
+// same compares versions without the prefix "v".
 func same(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }

@@ -29,7 +29,7 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 		}
 		rows := make([][]string, len(v.Processes))
 		for i, p := range v.Processes {
-			ready := "-" // The process runs outside of the cluster, so only its Lease is known.
+			ready := "-"
 			if p.Pods > 0 {
 				ready = fmt.Sprintf("%d/%d", p.Ready, p.Pods)
 				if p.Ready < p.Pods {
@@ -57,5 +57,5 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// orDash removes control characters from a text. If the text is empty, orDash returns a dash.
+// orDash removes control characters. An empty text becomes a dash.
 func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }

@@ -11,16 +11,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Inventory maps the UID of each controlling owner to the sets or machines that it owns. Machines are sorted by name.
+// Inventory maps the UIDs of controlling owners to their sets or machines. Machines are sorted by name.
 type Inventory struct {
 	sets     map[types.UID][]*v1beta1.MachineSet
 	machines map[types.UID][]*v1beta1.Machine
-	// LooseSets and LooseMachines are the sets and machines whose owner is not in the inventory.
+	// LooseSets and LooseMachines have no owner in the inventory.
 	LooseSets     []*v1beta1.MachineSet
 	LooseMachines []*v1beta1.Machine
 }
 
-// Join returns an inventory of the given objects. The inventory points to the objects instead of copying them.
+// Join returns an inventory that points to the given objects.
 func Join(deployments []v1beta1.MachineDeployment, sets []v1beta1.MachineSet, machines []v1beta1.Machine) Inventory {
 	known := map[types.UID]bool{}
 	for i := range deployments {
@@ -40,7 +40,6 @@ func Join(deployments []v1beta1.MachineDeployment, sets []v1beta1.MachineSet, ma
 	return inv
 }
 
-// object is a type constraint: a pointer to T that has metadata.
 type object[T any] interface {
 	*T
 	metav1.Object
@@ -64,7 +63,7 @@ func sortByName[T any, P object[T]](objects []P) {
 	})
 }
 
-// Sets returns the sets of a deployment, in the order in which they were passed to Join.
+// Sets returns the sets of a deployment in the order of Join.
 func (i Inventory) Sets(d *v1beta1.MachineDeployment) []*v1beta1.MachineSet { return i.sets[d.UID] }
 
 // Machines returns the machines of a set.

@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// meta returns metadata for a test object. If owner is not empty, the controlling owner of the object has this name.
 func meta(name, owner string) metav1.ObjectMeta {
 	o := metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID("uid-" + name)}
 	if owner != "" {

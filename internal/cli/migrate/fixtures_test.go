@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet returns a Migration of a fleet with 12 machines. A migrator has processed the Migration.
+// fleet returns a Migration of 12 machines that a migrator has processed.
 func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	m := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "old-fleet", Generation: 1,
@@ -36,7 +36,7 @@ func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return m
 }
 
-// inPhase returns a Migration that has the stage Adopt and the given phase.
+// inPhase returns a Migration in the stage Adopt and the given phase.
 func inPhase(phase v1beta1.MigrationPhase, change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return fleet(func(m *v1beta1.Migration) {
 		m.Spec.Stage, m.Spec.PlanHash, m.Status.Phase = v1beta1.MigrationAdopt, m.Status.PlanHash, phase
@@ -62,7 +62,6 @@ func set(m *v1beta1.Migration, kind string, status metav1.ConditionStatus, reaso
 		Message: message, ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))})
 }
 
-// addFindings adds a blocker, losses and notes to the plan of m.
 func addFindings(m *v1beta1.Migration) {
 	m.Status.Findings = []v1beta1.MigrationFinding{
 		{Level: "Blocker", Code: "FromEnvironment", Count: 1, Message: "MachineDeployment/web " +
@@ -76,8 +75,8 @@ func addFindings(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "FromEnvironment is a Blocker.")
 }
 
-// pages returns the pages of a plan that contains the findings of addFindings. The ConfigMaps are deliberately in the
-// wrong order, and their texts are split in the middle of lines.
+// pages returns the pages of a plan with addFindings. The ConfigMaps are in the wrong order, and split texts within
+// lines.
 func pages(t testing.TB) Pages {
 	t.Helper()
 	page := func(name, findings, manifests string) corev1.ConfigMap {

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// guideFleet changes a Migration so that it equals the example in the guide.
 func guideFleet(m *v1beta1.Migration) {
 	m.Namespace, m.Spec.SourceNamespace = "kube-system", ""
 	m.Status.Machines = v1beta1.MigrationCounts{Total: 3, Old: 3}
@@ -27,7 +26,6 @@ func guideFleet(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "1 reason: the loss UserData is not accepted")
 }
 
-// The output in the guide must be the output of the commands.
 func TestGuideShowsOutputOfCommands(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/migrating.md")
 	if err != nil {

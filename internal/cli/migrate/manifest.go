@@ -9,7 +9,7 @@ import (
 // Manifest is a converted object.
 type Manifest struct {
 	Kind, Name string
-	// JSON is the object as it will be after the migration, without its status.
+	// JSON is the object after the migration, without its status.
 	JSON json.RawMessage
 }
 

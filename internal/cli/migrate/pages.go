@@ -14,33 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// These are the keys of the ConfigMaps that a migrator writes. The ConfigMaps contain details that do not fit into the
-// status of a Migration.
 const (
-	// findingsKey is the key of a text about the findings. The text has one line for each object and field that a finding
-	// affects. A line consists of the level, the code, the object, the path and the message.
+	// findingsKey is the key of the findings. Each line has the level, code, object, path and message for one object
+	// and field.
 	findingsKey = "findings.txt"
-	// manifestsKey is the key of a text that contains the converted classes, deployments and sets as YAML documents.
+	// manifestsKey is the key of the converted classes, deployments and sets as YAML documents.
 	manifestsKey = "manifests.yaml"
 )
 
 // Pages are the parts of a plan that do not fit into a status.
 type Pages struct {
-	// Findings contains an entry for each line that the migrator wrote about findings, in the same order.
+	// Findings are the lines about findings in the migrator's order.
 	Findings []Detail
-	// Manifests contains the converted objects, in the order in which the migrator wrote them.
+	// Manifests are the converted objects in the migrator's order.
 	Manifests []Manifest
 }
 
-// Detail is one object and field that a finding affects.
+// Detail is one object and field of a finding.
 type Detail struct {
 	Level, Code string
-	// Text contains the object, the path of the field, and the message.
+	// Text has the object, the path of the field, and the message.
 	Text string
 }
 
-// ReadPages parses the ConfigMaps of a migration. The migrator splits a text that is too long for one ConfigMap, and
-// numbers the ConfigMaps at the end of their names. ReadPages sorts them by number and joins the values of each key.
+// ReadPages parses the ConfigMaps of a migration. A long text spans several ConfigMaps, which are numbered at the end
+// of their names.
 func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b corev1.ConfigMap) int {
@@ -67,7 +65,6 @@ func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	return pages, nil
 }
 
-// number returns the number at the end of a name, or 0 if there is none.
 func number(name string) int {
 	n, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	if err != nil {

@@ -11,36 +11,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Levels of findings.
 const (
 	blocker = "Blocker"
 	loss    = "Loss"
 	note    = "Note"
 )
 
-// maxFindings is the maximum number of findings in the status of a Migration.
 const maxFindings = 100
 
-// Plan is the plan that a migrator has computed for the fleet of another system.
+// Plan is a migrator's plan for the fleet of another system.
 type Plan struct {
 	Migration *v1beta1.Migration
 	Findings  []Finding
 	// Classes, Deployments and Sets are the names of the converted objects.
 	Classes, Deployments, Sets []string
-	// Pages are the parts of the plan that do not fit into the status. If Pages could not be read, Unread explains why.
+	// Pages are the parts of the plan outside of the status. If they could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// All is true if Text lists every object and field that a finding affects, instead of only examples.
+	// All makes Text list every object and field of a finding, instead of examples.
 	All bool
-	// Beginning is true if the command first shows the plan and then starts the migration. If something blocks the
-	// migration, the command only shows the plan.
+	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
 }
 
-// Finding is a blocker, loss or note. Details contains a text for each object and field that the finding affects.
+// Finding is a blocker, loss or note. Details has a text for each object and field.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted is true if the finding is a loss that the user has accepted.
+	// Accepted is true for a loss that the user has accepted.
 	Accepted bool
 	Details  []string
 }
@@ -52,8 +49,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// If the status has fewer than maxFindings findings, it contains all codes of the plan. In this case, a code that
-	// occurs only in the pages belongs to another plan, and is ignored.
+	// Fewer than maxFindings findings are all codes of the plan. A code that is only in the pages then belongs to
+	// another plan.
 	full := len(p.Findings) >= maxFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })
@@ -84,8 +81,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 	return p
 }
 
-// Planned reports whether the status has a plan for the current specification of the Migration. In all stages after
-// Plan, Planned returns true, because the user has already agreed to the plan.
+// Planned reports whether the status has a plan for the current specification. After the stage Plan it returns true,
+// because the user has agreed to the plan.
 func Planned(m *v1beta1.Migration) bool {
 	if m.Spec.Stage != v1beta1.MigrationPlan {
 		return true
@@ -119,8 +116,7 @@ func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns a copy of the plan in which the losses with the given codes are accepted. If a code is not the code of
-// a loss, Accept returns an error.
+// Accept returns a copy of the plan with the losses of these codes accepted. A code without a loss is an error.
 func (p Plan) Accept(codes []string) (Plan, error) {
 	losses := p.Losses()
 	for _, code := range codes {
@@ -143,8 +139,7 @@ func (p Plan) Accept(codes []string) (Plan, error) {
 	return p, nil
 }
 
-// Err describes what prevents the start of the migration. If nothing prevents the start, or if the migration has
-// already started, Err returns nil.
+// Err returns what prevents the start of the migration. It is nil if nothing does, or if the migration has started.
 func (p Plan) Err() error {
 	if phase := p.Migration.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning {
 		return nil
@@ -162,10 +157,10 @@ func (p Plan) Err() error {
 		if c == nil || c.Reason != v1beta1.ReasonBlocked || len(p.Losses()) > 0 {
 			return nil
 		}
-		obstacles = []string{c.Message} // The plan is blocked for a reason that is not a finding.
+		obstacles = []string{c.Message} // The obstacle is not a finding.
 	}
 	return fmt.Errorf("migration %q cannot start: %w", p.Migration.Name, errors.New(strings.Join(obstacles, "; ")))
 }
 
-// Reference returns the command-line arguments that identify a Migration.
+// Reference returns the arguments that identify a Migration on the command line.
 func Reference(m *v1beta1.Migration) string { return m.Name + " -n " + m.Namespace }

@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the plan as text: what the migrator has found, which objects it would create, and what the user must
-// decide.
+// Text writes the plan as text: the findings, the new objects, and what the user must decide.
 func (p Plan) Text(w io.Writer, s printer.Style) error {
 	out := &strings.Builder{}
 	writeHeading(out, p.Migration, s)
@@ -42,13 +41,11 @@ func (p Plan) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// writeHeading writes the heading, which describes the fleet and the provider to which the fleet is migrated.
 func writeHeading(out *strings.Builder, m *v1beta1.Migration, s printer.Style) {
 	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n", s.Strong("migration/"+m.Name)+" -n "+m.Namespace,
 		printer.Clean(m.Spec.Source), printer.Clean(m.SourceNamespaceOrDefault()), printer.Clean(m.Spec.Provider))
 }
 
-// writeNames writes a line that lists the names of objects.
 func writeNames(out *strings.Builder, label string, all []string) {
 	const limit = 8
 	if len(all) == 0 {
@@ -61,7 +58,6 @@ func writeNames(out *strings.Builder, label string, all []string) {
 	fmt.Fprintf(out, "  %-13s %s\n", label, printer.Clean(text))
 }
 
-// writeFindings writes all findings that have the given level.
 func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer.Style) {
 	titled := false
 	for _, f := range p.Findings {
@@ -94,13 +90,12 @@ func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer
 	}
 }
 
-// hidden reports whether Text omits some of the objects and fields that findings affect.
 func (p Plan) hidden() bool {
 	return !p.All && slices.ContainsFunc(p.Findings, func(f Finding) bool { return len(f.Details) > 1 })
 }
 
-// writeNext writes the next command that the user can run. If something blocks the migration, writeNext writes no
-// advice, because the command returns an error with the advice.
+// writeNext writes the next command. It writes nothing if the migration is blocked, because the error of the command
+// has the advice.
 func (p Plan) writeNext(out *strings.Builder) {
 	m := p.Migration
 	switch err := p.Err(); {

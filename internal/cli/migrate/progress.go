@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// phases maps each phase to a description of what happens in the phase.
 var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationPlanning:   "the migrator reads the old system and changes nothing",
 	v1beta1.MigrationFencing:    "the migrator stops the old controllers, and protects their objects from other clients",
@@ -29,7 +28,7 @@ var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationAborted:    "the old system manages the fleet again",
 }
 
-// phaseOf returns the phase of a migration. If no migrator has processed the migration yet, the phase is Planning.
+// phaseOf returns the phase of a migration. Before a migrator has processed it, the phase is Planning.
 func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	if m.Status.Phase == "" {
 		return v1beta1.MigrationPlanning
@@ -53,8 +52,7 @@ func Line(m *v1beta1.Migration) string {
 	return line + waitMessage(m)
 }
 
-// numbers describes how many machines the current phase has processed. If the phase does not process machines one by
-// one, numbers returns an empty string.
+// numbers describes how many machines the phase has processed, or "" if it does not process single machines.
 func numbers(m *v1beta1.Migration) string {
 	c := m.Status.Machines
 	switch phaseOf(m) {
@@ -70,7 +68,6 @@ func numbers(m *v1beta1.Migration) string {
 	return ""
 }
 
-// waitMessage describes what the current phase waits for. The description is the message of a condition.
 func waitMessage(m *v1beta1.Migration) string {
 	kind := v1beta1.ConditionAdopted
 	// Until the old controllers are stopped, the migrator does nothing else.
@@ -93,8 +90,7 @@ func waitMessage(m *v1beta1.Migration) string {
 	return ". Now: " + printer.Clean(c.Message)
 }
 
-// Picture returns lines that show the progress of a migration on a terminal. The argument columns is the width of the
-// terminal.
+// Picture returns lines that show the progress on a terminal with the given width.
 func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	const bar = 20
 	lines := []string{printer.Fit(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}
@@ -116,8 +112,7 @@ func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	return append(lines, printer.Fit(Line(m), columns))
 }
 
-// Troubles returns the problems of a migration that has started. While the migrator has not processed the current
-// specification, Troubles returns nil, because the status describes an earlier specification.
+// Troubles returns the problems of a started migration. It is nil while the status describes an earlier specification.
 func Troubles(m *v1beta1.Migration) []string {
 	if !Observed(m) || m.Status.Phase.Ended() {
 		return nil
@@ -147,8 +142,7 @@ func Troubles(m *v1beta1.Migration) []string {
 	return troubles
 }
 
-// blocking returns the condition that reports why the migration cannot advance to the stage in its specification. If
-// nothing blocks the migration, blocking returns nil.
+// blocking returns the condition that explains why the migration cannot reach its stage, or nil.
 func blocking(m *v1beta1.Migration) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
 	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != v1beta1.ReasonBlocked || !Observed(m) ||

@@ -18,16 +18,16 @@ import (
 type Status struct {
 	// Kind is always MigrationStatus.
 	Kind string `json:"kind"`
-	// Now is the time at which the Migration was read.
+	// Now is when the Migration was read.
 	Now       time.Time `json:"now"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	// Source and SourceNamespace identify the old fleet. Provider is the provider to which the fleet is migrated.
+	// Source and SourceNamespace identify the old fleet. Provider is its new provider.
 	Source          string `json:"source"`
 	SourceNamespace string `json:"sourceNamespace"`
 	Provider        string `json:"provider"`
-	// Stage is the last stage that the user permits, and Phase is what the migration is currently doing. Phase is empty
-	// until a migrator has processed the Migration.
+	// Stage is the last stage that the user permits. Phase is what the migration is doing, or empty before the first
+	// pass.
 	Stage v1beta1.MigrationStage `json:"stage"`
 	Phase v1beta1.MigrationPhase `json:"phase,omitempty"`
 	// Observed is true if a migrator has processed the current specification.
@@ -36,29 +36,26 @@ type Status struct {
 	Deleted  *time.Time              `json:"deleted,omitempty"`
 	PlanHash string                  `json:"planHash,omitempty"`
 	Machines v1beta1.MigrationCounts `json:"machines"`
-	// Blockers are the codes of the blockers, and Losses are the codes of the losses that the user has not accepted.
-	// Blockers and Losses prevent the start of the migration.
+	// Blockers and Losses are the codes that prevent the start. Accepted losses are not included.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
 	// Stopped are the workloads that the migration scaled to 0.
 	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Troubles   []string                  `json:"troubles,omitempty"`
-	// Migrator is the state of the migrator's process. Migrator is nil if the migration has ended, or if the Leases were
-	// not read.
+	// Migrator is the migrator's process. It is nil after the end of the migration, or if the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next describes what happens next. Commands lists the commands with which the user can continue or abort the
-	// migration.
+	// Next is what happens next. Commands continue or abort the migration.
 	Next     string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
-	// The field Does describes what the command does.
+	// Does describes what the command does.
 	Does string `json:"does"`
 }
 
@@ -66,13 +63,12 @@ type Command struct {
 type List struct {
 	// Kind is always MigrationStatuses.
 	Kind string `json:"kind"`
-	// Namespace is the namespace that was read, or empty if all namespaces were read.
+	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace string   `json:"namespace,omitempty"`
 	Items     []Status `json:"items"`
 }
 
-// StatusOf computes the status of a migration. The argument migrator is the state of the migrator's process, or nil if
-// the state is unknown.
+// StatusOf computes the status of a migration. The migrator is nil if its state is unknown.
 func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status {
 	plan := PlanOf(m, Pages{})
 	s := Status{
@@ -93,7 +89,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	return s
 }
 
-// ListOf sorts migrations by name, and puts migrations that have ended at the end of the list.
+// ListOf sorts migrations by name, with ended ones last.
 func ListOf(namespace string, items []Status) List {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b Status) int {
@@ -108,7 +104,6 @@ func ListOf(namespace string, items []Status) List {
 	return List{Kind: "MigrationStatuses", Namespace: namespace, Items: items}
 }
 
-// next describes what happens next, and returns the commands with which the user can continue or abort the migration.
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {
 		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Does: does}
@@ -157,8 +152,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 		run("run", accept, does)}
 }
 
-// absent returns a warning if the migrator is not running. It returns an empty string if the migrator is running, if
-// its state is unknown, or if the migration has ended.
+// absent returns a warning if the migrator of an unfinished migration is not running, or "".
 func (s Status) absent() string {
 	if s.Migrator == nil || s.Phase.Ended() {
 		return ""
@@ -166,8 +160,7 @@ func (s Status) absent() string {
 	return Absent(*s.Migrator)
 }
 
-// Absent returns a warning if the migrator is not running, and advises what to do. It returns an empty string if the
-// migrator is running or if its state is unknown.
+// Absent returns a warning with advice if the migrator is not running, or "".
 func Absent(p why.Process) string {
 	const do = "Install the migrator with the value migrator.enabled=true of the chart machinist-provider."
 	switch {
@@ -180,7 +173,6 @@ func Absent(p why.Process) string {
 	return ""
 }
 
-// condition returns the condition with the given type, or nil if the migration has no such condition.
 func (s Status) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, kind)
 }

@@ -21,7 +21,6 @@ func stuck(m *v1beta1.Migration) {
 
 func committed(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationCommit }
 
-// scenes maps the name of each test case to a Migration.
 func scenes() map[string]*v1beta1.Migration {
 	return map[string]*v1beta1.Migration{
 		"unobserved": fleet(func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }),
@@ -125,7 +124,6 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// Problems with an earlier specification are not reported for the current specification.
 func TestTroublesIgnoreAnEarlierSpecification(t *testing.T) {
 	m := inPhase(v1beta1.MigrationPlanning, addFindings)
 	if got := Troubles(m); len(got) != 1 {

@@ -72,10 +72,10 @@ func (s Status) row(style printer.Style) []string {
 		count(s.Machines.Old), orDash(printer.Age(s.Now, s.Created))}
 }
 
-// orDash removes control characters from a text. If the text is empty, orDash returns a dash.
+// orDash removes control characters. An empty text becomes a dash.
 func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }
 
-// writeConditions writes the table of conditions, in the order in which the conditions normally become True.
+// writeConditions writes the table of conditions in the order in which they normally become True.
 func (s Status) writeConditions(out *strings.Builder, style printer.Style) {
 	var rows [][]string
 	for _, kind := range []string{v1beta1.ConditionPlanned, v1beta1.ConditionFenced, v1beta1.ConditionAdopted,

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// shortNames maps the short name of each old system to the API group of its machines. The first API of Kubermatic has
-// no short name, because it has two API groups.
+// shortNames maps short names of old systems to API groups. Kubermatic's first API has no short name, because it has
+// two groups.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
 	"cluster-api": provider.SourceClusterK8s,
@@ -17,7 +17,7 @@ var shortNames = map[string]string{
 	"openshift":   provider.SourceOpenShift,
 }
 
-// Systems returns all API groups and short names that the function Source accepts.
+// Systems returns all API groups and short names that Source accepts.
 func Systems() []string {
 	systems := provider.Sources()
 	for name := range shortNames {
@@ -27,7 +27,7 @@ func Systems() []string {
 	return systems
 }
 
-// Source returns the API group of an old system. The argument system is either the API group or a short name.
+// Source returns the API group of an old system, which is given by its group or short name.
 func Source(system string) (string, error) {
 	if slices.Contains(provider.Sources(), system) {
 		return system, nil

@@ -9,23 +9,22 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Effect classifies what happens to the machines when one field of a deployment changes.
+// Effect is what happens to the machines when a field of a deployment changes.
 type Effect string
 
 const (
-	// EffectRolls means that the change starts a rollout of a new revision.
+	// EffectRolls means that the change creates a new revision and starts a rollout.
 	EffectRolls Effect = "NewRevision"
-	// EffectInPlace means that the change is applied to existing machines and their Nodes.
+	// EffectInPlace means that existing machines and their Nodes are changed.
 	EffectInPlace Effect = "InPlace"
-	// EffectNone means that the change does not affect any existing machine.
+	// EffectNone means that no existing machine changes.
 	EffectNone Effect = "Deployment"
 )
 
 const template = "spec.template."
 
-// effectOf returns the effect of changing the field at the given path. To find out whether the change creates a new
-// revision, effectOf copies the old template, sets only this field to its new value, and compares the two templates
-// with the code of the controller.
+// effectOf returns the effect of changing one field. It compares the old template with a copy that has only this
+// change, with the code of the controller.
 func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
 	switch field, ok := strings.CutPrefix(path, template+"spec."); {
 	case path == "spec.rolloutAfter":
@@ -46,7 +45,6 @@ func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect
 	return EffectNone, nil
 }
 
-// withField returns a copy of spec in which one field has the value that the field has in the argument other.
 func withField(spec, other *v1beta1.MachineSpec, field string) (*v1beta1.MachineSpec, error) {
 	fields := func(of *v1beta1.MachineSpec) (out map[string]json.RawMessage, err error) {
 		text, err := json.Marshal(of)

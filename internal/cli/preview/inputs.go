@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// addInputNotes adds a note if the user data or the account of the class has changed since some of the machines were
-// created. This is not visible in the deployment, because only the content of a Secret has changed.
+// addInputNotes notes that existing machines have other user data or another account. Only the content of the Secret
+// differs, not the deployment.
 func (p *Plan) addInputNotes(f Fleet) {
 	count := func(now string, with func(*v1beta1.InstanceStatus) string) (differing int) {
 		for _, m := range f.Machines {

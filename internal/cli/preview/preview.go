@@ -1,7 +1,5 @@
-// Package preview computes how a change of a MachineDeployment would affect its machines, without making the change. It
-// runs the code that the controllers use for their decisions, on a simulated fleet, wave after wave. In the simulation
-// every operation succeeds and takes no time: created machines become available at once, and deleted machines disappear
-// at once.
+// Package preview computes how a change of a MachineDeployment would affect its machines. It runs the code of the
+// controllers on a simulated fleet, wave after wave. In the simulation, every operation succeeds at once.
 package preview
 
 import (
@@ -20,34 +18,33 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Fleet is the input of the preview: a deployment before and after a change, with its sets and machines.
+// Fleet is a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before is the deployment before the change, or nil if the deployment does not exist yet.
+	// Before is the deployment before the change, or nil for a new one.
 	Before *v1beta1.MachineDeployment
 	// After is the deployment after the change.
 	After *v1beta1.MachineDeployment
-	// Sets are the sets of the deployment, and Machines are the machines of these sets.
+	// Sets are the sets of the deployment, and Machines are their machines.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
-	// Disruptions describes how many disruptions the budgets in the namespace still allow. It is nil if the budgets are
-	// unknown.
+	// Disruptions are the disruptions that the budgets still allow. It is nil if the budgets are unknown.
 	Disruptions *disruption.View
-	// Warnings are the warnings that the API server and its webhooks returned for After.
+	// Warnings are the warnings of the API server and its webhooks about After.
 	Warnings []string
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string
-	// Class describes what is known about the class that After refers to.
+	// Class is what is known about the class of After.
 	Class ClassKnown
-	// UserDataHash is the hash of the current user data of the class. Account is the account that the credentials of the
-	// class belong to. Each of these fields is empty if the value is unknown.
+	// UserDataHash is the hash of the class's current user data. Account is the account of its credentials. Both may be
+	// empty.
 	UserDataHash, Account string
 	Now                   time.Time
 }
 
-// ClassKnown describes what is known about a class.
+// ClassKnown is what is known about a class.
 type ClassKnown int
 
-// These are the possible values of ClassKnown. ClassGoing means that the class is being deleted.
+// ClassGoing means that the class is being deleted.
 const (
 	ClassUnknown ClassKnown = iota
 	ClassExists
@@ -55,16 +52,15 @@ const (
 	ClassGoing
 )
 
-// maxWaves is the maximum number of waves. It is high enough for the largest fleet that the API permits, even if each
-// machine is created in one wave and deleted in another wave.
+// maxWaves is enough for the largest fleet, even if each wave creates or deletes only one machine.
 const maxWaves = 250000
 
-// Make computes the plan: what would happen to the machines of the fleet.
+// Make computes what would happen to the machines of the fleet.
 func Make(f Fleet) (*Plan, error) {
 	p := &Plan{
 		Kind: "RolloutPlan", Namespace: f.After.Namespace, Name: f.After.Name, New: f.Before == nil,
 		Strategy: string(f.After.Spec.Strategy.TypeOrDefault()), Replicas: f.After.ReplicasOrDefault(),
-		// The lists must not be nil, so that an empty list is [] in JSON instead of null.
+		// A nil list would be null in JSON instead of [].
 		Changes: []Change{}, Waves: []Wave{}, Blockers: []Blocker{}, Notes: []string{},
 		Machines: Machines{Deleted: []string{}, Updated: []string{}, Unchanged: []string{}, Propagated: []string{}},
 	}
@@ -97,8 +93,7 @@ func Make(f Fleet) (*Plan, error) {
 	return p, nil
 }
 
-// simulate runs the simulation until the controllers do nothing more. If a blocker stops the controllers, simulate
-// records the blocker, and continues as if the blocker had been removed.
+// simulate runs the simulation until the controllers do nothing more. A blocker is recorded and then ignored.
 func (p *Plan) simulate(w *simulation) error {
 	once := p.startCondition()
 	for {
@@ -141,8 +136,7 @@ func (p *Plan) simulate(w *simulation) error {
 	}
 }
 
-// startCondition describes what must happen before the next waves can start. The text continues a sentence that starts
-// with "once".
+// startCondition returns what must happen before the next waves, as the end of a sentence with "once".
 func (p *Plan) startCondition() string {
 	var all []string
 	for _, b := range p.Blockers {
@@ -167,7 +161,6 @@ func (p *Plan) addFreeze(d *v1beta1.MachineDeployment) {
 		"The deployment is frozen: no machine is created or replaced until the freeze ends. "+message)
 }
 
-// endFreeze removes the freeze from the deployment and its sets.
 func (p *simulation) endFreeze() {
 	delete(p.deployment.Labels, v1beta1.LabelFreeze)
 	for _, set := range p.sets {
@@ -175,7 +168,6 @@ func (p *simulation) endFreeze() {
 	}
 }
 
-// addKnownBlockers adds the blockers that can be found without the simulation.
 func (p *Plan) addKnownBlockers(f Fleet) {
 	if f.Before != nil && !f.Before.DeletionTimestamp.IsZero() {
 		p.addBlocker("Deleting", "", "The deployment is being deleted, so the change is not rolled out.")
@@ -195,7 +187,6 @@ func (p *Plan) addKnownBlockers(f Fleet) {
 	}
 }
 
-// compare adds the fields of the deployment that differ, with the effect of each change.
 func (p *Plan) compare(f Fleet) error {
 	changes, err := change.Between("spec", f.Before.Spec, f.After.Spec)
 	if err != nil {
@@ -218,8 +209,7 @@ func (p *Plan) compare(f Fleet) error {
 	return nil
 }
 
-// freezeOnly returns only the labels of a deployment that affect its machines. There is only one such label, the freeze
-// label.
+// freezeOnly returns the only label of a deployment that affects its machines: the freeze label.
 func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	if value, ok := d.Labels[v1beta1.LabelFreeze]; ok {
 		return map[string]string{v1beta1.LabelFreeze: value}
@@ -227,8 +217,8 @@ func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	return map[string]string{}
 }
 
-// addBudgets adds a note for each disruption budget that applies to the rollout. If a budget currently allows no
-// disruption, addBudgets adds a blocker.
+// addBudgets adds a note for each disruption budget of the rollout, and a blocker for a budget that allows no
+// disruption.
 func (p *Plan) addBudgets(f Fleet) {
 	if f.Disruptions == nil {
 		return
@@ -260,8 +250,8 @@ func (p *Plan) addBudgets(f Fleet) {
 	}
 }
 
-// addResults adds to the plan what happens to each existing machine, the highest number of machines, and the lowest
-// number of available machines.
+// addResults adds what happens to each machine, the highest number of machines, and the lowest number of available
+// ones.
 func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
@@ -292,7 +282,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 		oldOwner := metav1.GetControllerOfNoCopy(m)
 		switch {
 		case !m.DeletionTimestamp.IsZero():
-			continue // The machine was already being deleted before the change.
+			continue
 		case w.released[m.Name]:
 			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
 		case !exists && oldOwner != nil:
@@ -319,8 +309,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	}
 }
 
-// isRollout reports whether machines of one revision are replaced by machines of another revision, or handed over to
-// it.
+// isRollout reports whether one revision replaces machines of another, or takes them over.
 func isRollout(f Fleet, w *simulation) bool {
 	if w.last.Current < 0 {
 		return false
@@ -343,7 +332,6 @@ func names(machines []*v1beta1.Machine) []string {
 	return out
 }
 
-// addMachineBlockers adds a blocker if machines are paused, and another blocker if machines have lifecycle hooks.
 func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	var paused, hooked []string
 	for name, m := range machines {
@@ -367,7 +355,6 @@ func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	}
 }
 
-// notes returns sentences about effects that the preview cannot compute.
 func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes,

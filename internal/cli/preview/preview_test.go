@@ -24,7 +24,6 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet returns a Fleet whose deployment has n healthy machines.
 func fleet(n int32) Fleet {
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1,
@@ -63,14 +62,12 @@ func fleet(n int32) Fleet {
 	return f
 }
 
-// withChange sets f.After to a copy of f.Before to which the function change was applied.
 func (f Fleet) withChange(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.After = f.Before.DeepCopy()
 	change(f.After)
 	return f
 }
 
-// withBefore applies the function change to f.Before, which is the deployment before the previewed change.
 func (f Fleet) withBefore(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.Before = f.Before.DeepCopy()
 	change(f.Before)
@@ -102,7 +99,6 @@ func all(changes ...func(*v1beta1.MachineDeployment)) func(*v1beta1.MachineDeplo
 	}
 }
 
-// withBudgets adds two disruption budgets to a fleet, and exempts one machine from disruptions.
 func withBudgets(f Fleet) Fleet {
 	f.Machines[1].Annotations = map[string]string{v1beta1.AnnotationDoNotDisrupt: "2026-03-02T00:00:00Z"}
 	var budgets []*disruption.Budget
@@ -202,7 +198,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// checkBounds checks that a plan does not exceed the limits that the API documentation promises.
+// checkBounds checks the limits that the API documentation promises.
 func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	t.Helper()
 	was := int32(len(f.Machines))
@@ -274,7 +270,7 @@ func TestJSONHasNoNullLists(t *testing.T) {
 	}
 }
 
-// A preview must be fast even for a large fleet that replaces one machine at a time.
+// A preview must be fast for a large fleet that replaces one machine at a time.
 func BenchmarkPlan(b *testing.B) {
 	f := fleet(300).withChange(newVersion)
 	for b.Loop() {

@@ -20,22 +20,19 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// simulation simulates a deployment and its controllers. The code of the controllers makes the decisions. The
-// simulation then carries the decisions out on simulated machines, without failures.
+// simulation simulates a deployment. The real controllers' code makes the decisions, and the simulation executes them
+// without failures.
 type simulation struct {
 	deployment *v1beta1.MachineDeployment
 	now        time.Time
 	sets       []*v1beta1.MachineSet
-	machines   map[types.UID][]*v1beta1.Machine // by set
-	// created is the number of machines that the simulation has created so far.
-	created int
-	// last is the result of the latest pass of the deployment controller.
-	last machinedeployment.Previewed
-	// idle contains the UIDs of the sets that need no further pass. Their controller did nothing in the latest pass, and
-	// nothing that affects them has changed since.
+	machines   map[types.UID][]*v1beta1.Machine
+	created    int
+	last       machinedeployment.Previewed
+	// idle are the sets whose controller has nothing to do until something changes.
 	idle map[types.UID]bool
-	// propagated contains the machines to which a change is applied in place. released contains the machines that their
-	// set releases, because their labels no longer match the selector.
+	// propagated are machines that a change updates in place. released are machines whose labels no longer match the
+	// selector of their set.
 	propagated, released map[string]bool
 }
 
@@ -57,13 +54,12 @@ func newSimulation(f Fleet) *simulation {
 	return p
 }
 
-// maxPasses is the maximum number of passes in one wave. For comparison, a hand-over takes four passes for each set.
+// maxPasses limits the passes in one wave. A hand-over takes four passes for each set.
 const maxPasses = 1000
 
 var errEndless = errors.New("preview the rollout: it does not end after the maximum number of steps")
 
-// decide runs passes of the simulated controllers until the controllers wait for machines. It returns their decisions
-// as a wave, or nil if there are none.
+// decide runs passes until the controllers wait for machines. It returns their decisions as a wave, or nil.
 func (p *simulation) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
 	for range maxPasses {
@@ -96,8 +92,6 @@ func (p *simulation) decide() (*Wave, error) {
 	return nil, errEndless
 }
 
-// scale replaces the simulated sets with the sets that the deployment controller has decided on. It reports whether any
-// set has changed.
 func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(p.sets))
 	for _, set := range p.sets {
@@ -119,12 +113,11 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	}
 	p.sets = sets
 	if acted {
-		clear(p.idle) // During a hand-over, the controller of one set also reads the other set.
+		clear(p.idle) // In a hand-over, the controller of one set also reads the other set.
 	}
 	return acted
 }
 
-// act simulates one reconciliation of a set, adds its actions to the wave, and reports whether there were any actions.
 func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set),
 		Expecting: p.isReceiver(set), Surge: int(p.last.MaxSurge),
@@ -143,7 +136,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, update := range plan.HandOver {
 		to := update.To.DeepCopy()
-		to.Generation++ // The specification has changed.
+		to.Generation++
 		p.machines[set.UID] = slices.DeleteFunc(p.machines[set.UID], func(m *v1beta1.Machine) bool { return m.UID == to.UID })
 		p.machines[s.Receiver.UID] = append(p.machines[s.Receiver.UID], to)
 		w.Update = append(w.Update, to.Name)
@@ -176,7 +169,6 @@ func (p *simulation) replace(set types.UID, m *v1beta1.Machine) {
 	}
 }
 
-// create returns a new machine of the given set. The machine has no instance yet.
 func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	p.created++
 	name := fmt.Sprintf("%s%d", simulatedPrefix, p.created)
@@ -195,12 +187,9 @@ func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	}
 }
 
-// simulatedPrefix is the prefix of the names of simulated machines. The name of a real machine cannot start with this
-// prefix.
+// simulatedPrefix starts the names of simulated machines. No real name can start with it.
 const simulatedPrefix = "future/"
 
-// receiverOf returns the set to which the given set must hand over machines. If no set is ready to receive machines,
-// receiverOf returns nil.
 func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	order, ok := handover.OrderOf(set.Annotations)
 	for _, to := range p.sets {
@@ -211,7 +200,6 @@ func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	return nil
 }
 
-// isReceiver reports whether another set is handing over machines to the given set.
 func (p *simulation) isReceiver(set *v1beta1.MachineSet) bool {
 	return slices.ContainsFunc(p.sets, func(from *v1beta1.MachineSet) bool {
 		to := p.receiverOf(from)
@@ -219,7 +207,7 @@ func (p *simulation) isReceiver(set *v1beta1.MachineSet) bool {
 	})
 }
 
-// maxInFlight returns the maximum number of failed machines that are replaced at the same time.
+// maxInFlight returns how many failed machines are replaced at the same time.
 func (p *simulation) maxInFlight() int {
 	limit := p.deployment.Spec.Remediation.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(p.deployment.ReplicasOrDefault()), true)
@@ -229,7 +217,7 @@ func (p *simulation) maxInFlight() int {
 	return n
 }
 
-// count stores the numbers of machines in a wave. The caller must call count before the decisions are carried out.
+// count stores the numbers of machines in a wave, before its decisions are executed.
 func (p *simulation) count(w *Wave) {
 	for _, machines := range p.machines {
 		for _, m := range machines {
@@ -252,15 +240,13 @@ func (p *simulation) available(m *v1beta1.Machine) bool {
 		!ready.LastTransitionTime.After(p.latestReadyTime())
 }
 
-// latestReadyTime returns the time that is minReadySeconds ago. A machine is available now if it has been Ready since
-// this time.
+// latestReadyTime returns the time minReadySeconds ago. A machine is available if it has been Ready since then.
 func (p *simulation) latestReadyTime() time.Time {
 	return p.now.Add(-time.Duration(p.deployment.Spec.MinReadySeconds) * time.Second)
 }
 
-// carryOut completes the operations of a wave: it removes the machines that are being deleted, and makes created or
-// changed machines available. It does not change failed and unhealthy machines, or the simulated time. carryOut reports
-// whether anything has changed.
+// carryOut completes a wave: deleted machines disappear, and created or changed machines become available. Failed
+// machines stay. carryOut reports whether anything changed.
 func (p *simulation) carryOut() (acted bool) {
 	for uid, machines := range p.machines {
 		var rest []*v1beta1.Machine
@@ -283,7 +269,6 @@ func (p *simulation) carryOut() (acted bool) {
 	return acted
 }
 
-// makeRunning returns a copy of a machine. The copy is Running and available.
 func (p *simulation) makeRunning(m *v1beta1.Machine) *v1beta1.Machine {
 	m = m.DeepCopy()
 	m.Status.Phase = v1beta1.MachineRunning

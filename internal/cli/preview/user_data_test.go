@@ -24,7 +24,7 @@ func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 	}
 	f := fleet(3)
 	f.UserDataHash = "new"
-	for i, hash := range []string{"old", "new", ""} { // The hash of the last machine is unknown.
+	for i, hash := range []string{"old", "new", ""} {
 		f.Machines[i].Status.Instance = &v1beta1.InstanceStatus{UserDataHash: hash}
 	}
 	if got := note(f); !strings.HasPrefix(got,

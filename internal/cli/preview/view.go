@@ -12,38 +12,38 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Plan describes how a change of a deployment would affect its machines.
+// Plan is how a change of a deployment would affect its machines.
 type Plan struct {
 	// Kind is always RolloutPlan.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// New is true if the deployment does not exist yet.
+	// New is true for a new deployment.
 	New      bool   `json:"new"`
 	Strategy string `json:"strategy"`
 	Replicas int32  `json:"replicas"`
 	// Changes are the fields of the deployment that would change.
 	Changes []Change `json:"changes"`
-	// Rolls is true if machines of one revision would be replaced by machines of another revision, or handed over to it.
+	// Rolls is true if one revision would replace machines of another, or take them over.
 	Rolls bool `json:"rolls"`
-	// Machines describes what would happen to each machine.
+	// Machines is what would happen to each machine.
 	Machines Machines `json:"machines"`
-	// Waves are the steps of the change. A wave starts when the previous wave is complete.
+	// Waves are the steps of the change. Each wave starts when the previous one is complete.
 	Waves []Wave `json:"waves"`
-	// MaxSurge and MaxUnavailable are the limits of the rollout. Percentages are converted to numbers of machines.
+	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
 	MaxSurge       int32 `json:"maxSurge"`
 	MaxUnavailable int32 `json:"maxUnavailable"`
-	// Peak is the highest number of machines that exist at the same time, including machines that are being deleted. Least
-	// is the lowest number of available machines.
+	// Peak is the highest number of machines, including those that are being deleted. Least is the lowest number of
+	// available machines.
 	Peak  int32 `json:"peakMachines"`
 	Least int32 `json:"leastAvailable"`
-	// Blockers are obstacles that would stop the change. The waves are computed as if all blockers had been removed.
+	// Blockers would stop the change. The waves ignore them.
 	Blockers []Blocker `json:"blockers"`
-	// Notes are warnings, and sentences about effects that the preview cannot compute.
+	// Notes are warnings, and effects that the preview cannot compute.
 	Notes []string `json:"notes"`
 }
 
-// Change is a field of the deployment that would change, with the effect of the change.
+// Change is a field that would change, and the effect.
 type Change struct {
 	change.Change
 	// Effect is NewRevision, InPlace or Deployment.
@@ -52,40 +52,36 @@ type Change struct {
 
 // Machines groups the machines by what would happen to them.
 type Machines struct {
-	// Created is the number of machines that would be created. Transient is the number of created machines that would be
-	// deleted again before the end of the rollout. A set of the old revision creates such machines if replicas is raised
-	// during the rollout, or if one of its machines fails.
+	// Created is the number of new machines. Transient is how many of them would be deleted before the end of the
+	// rollout. Old revisions create such machines to scale up, or to replace a failed machine.
 	Created   int32 `json:"created"`
 	Transient int32 `json:"transient"`
-	// Deleted are the machines that would be deleted, because they are replaced or because there are too many machines.
+	// Deleted are the machines that are replaced or surplus.
 	Deleted []string `json:"deleted"`
-	// Updated are the machines that would be handed over to the new revision. They are changed in place if their provider
-	// supports the change.
+	// Updated are the machines that the new revision would take over. Their provider may update them in place.
 	Updated []string `json:"updatedInPlace"`
-	// Unchanged are the machines that would neither be deleted nor handed over.
+	// Unchanged are the machines that are neither deleted nor taken over.
 	Unchanged []string `json:"unchanged"`
-	// Propagated are the machines in Unchanged to which a change is applied in place, because the change creates no new
-	// revision.
+	// Propagated are the machines in Unchanged that are changed in place without a new revision.
 	Propagated []string `json:"propagated"`
 }
 
-// Wave is a group of operations that happen at the same time.
+// Wave is a group of simultaneous operations.
 type Wave struct {
-	// The field Once describes what must happen before the wave can start. The text continues a sentence that starts with
-	// "once".
+	// Once is what must happen before the wave. The text continues a sentence with "once".
 	Once string `json:"once,omitempty"`
-	// Create maps the name of a set to the number of machines that it would create.
+	// Create is the number of new machines by set.
 	Create map[string]int32 `json:"create,omitempty"`
-	// Delete and Update are the names of the machines that would be deleted or updated in place. The name of a machine
-	// that the rollout itself would create starts with future/.
+	// Delete and Update are the names of the deleted and updated machines. Names of machines from the rollout itself
+	// start with future/.
 	Delete []string `json:"delete,omitempty"`
 	Update []string `json:"updateInPlace,omitempty"`
-	// Existing is the number of machines during the wave. Live is the number of machines that are not being deleted.
-	// Available is the number of machines that are available.
+	// Existing is the number of machines during the wave. Live excludes machines that are being deleted. Available
+	// counts available ones.
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why contains the reasons that the controller reports for its decisions.
+	// Why are the controller's reasons for its decisions.
 	Why []string `json:"why,omitempty"`
 }
 
@@ -93,8 +89,8 @@ type Wave struct {
 type Blocker struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// endCondition describes what ends the blocker. The text continues a sentence that starts with "once". If the waves do
-	// not depend on the blocker, endCondition is empty.
+	// endCondition is what ends the blocker, as the end of a sentence with "once". It is empty if the waves do not
+	// depend on the blocker.
 	endCondition string
 }
 
@@ -171,27 +167,23 @@ func (p *Plan) Summary() string {
 	return strings.Join(parts, " ")
 }
 
-// Row is a row of the table of waves. It describes one wave, or several consecutive waves that create, delete and
-// update the same numbers of machines.
+// Row is one wave, or several consecutive waves with the same numbers of machines.
 type Row struct {
-	// Number is the number of the wave. If the row describes several waves, Number is a range such as "2-5".
+	// Number is the number of the wave, or a range such as "2-5".
 	Number string
-	// The field Once describes what must happen before these waves can start. If the text is the same as in the previous
-	// row, the field is empty.
+	// Once is what must happen before these waves. It is empty if the previous row has the same text.
 	Once string
-	// Several is true if the row describes several waves.
+	// Several is true for more than one wave.
 	Several bool
-	// Created, OneDeletes and OneUpdates are the numbers of machines that each of the waves creates, deletes and updates.
+	// Created, OneDeletes and OneUpdates are numbers of machines per wave.
 	Created, OneDeletes, OneUpdates int
-	// Deleted and Updated are the names of the machines that all of these waves together delete or update.
+	// Deleted and Updated are the names of all machines that these waves delete or update.
 	Deleted, Updated []string
-	// Existing is the highest number of machines in any of these waves. Available is the lowest number of available
-	// machines.
+	// Existing is the highest number of machines. Available is the lowest number of available machines.
 	Existing, Available int32
 }
 
-// Rows returns the rows of the table of waves. It combines consecutive waves that create, delete and update the same
-// numbers of machines into one row.
+// Rows returns the table of waves. Consecutive waves with the same numbers of machines share a row.
 func (p *Plan) Rows() []Row {
 	var rows []Row
 	once := ""
@@ -220,8 +212,7 @@ func (p *Plan) Rows() []Row {
 	return rows
 }
 
-// Creates returns the text for the number of machines that each wave creates. If the waves create no machines, the text
-// is "-".
+// Creates returns how many machines each wave creates, or "-".
 func (r Row) Creates() string {
 	if r.Created == 0 {
 		return "-"
@@ -229,12 +220,10 @@ func (r Row) Creates() string {
 	return fmt.Sprint(r.Created) + r.each()
 }
 
-// Deletes returns the text for the machines that each wave deletes: their number, and the names of at most limit
-// machines.
+// Deletes returns how many machines each wave deletes, with at most limit names.
 func (r Row) Deletes(limit int) string { return r.named(r.OneDeletes, r.Deleted, limit) }
 
-// Updates returns the text for the machines that each wave updates in place: their number, and the names of at most
-// limit machines.
+// Updates returns how many machines each wave updates in place, with at most limit names.
 func (r Row) Updates(limit int) string { return r.named(r.OneUpdates, r.Updated, limit) }
 
 func (r Row) named(n int, names []string, limit int) string {
@@ -251,7 +240,6 @@ func (r Row) each() string {
 	return ""
 }
 
-// waves writes the table of waves.
 func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 	var rows [][]string
 	for _, r := range p.Rows() {
@@ -280,8 +268,8 @@ func sameNumbers(a, b Wave) bool {
 		len(a.Update) == len(b.Update)
 }
 
-// firstNames joins the names of at most limit machines, followed by the number of other machines. Machines that the
-// rollout itself creates are only counted, because their names are not known yet.
+// firstNames joins at most limit names and counts the others. Machines from the rollout itself have no names yet, so
+// they are only counted.
 func firstNames(names []string, limit int) string {
 	existing := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		return strings.HasPrefix(n, simulatedPrefix)

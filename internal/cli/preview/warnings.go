@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// addWarnings adds the warnings of the API server to the notes. A warning about the version becomes a blocker if the
-// version was set by this change, or by an earlier change that is not rolled out yet.
+// addWarnings adds the API server's warnings as notes. A warning about the version is a blocker if the version is new
+// or not rolled out yet.
 func (p *Plan) addWarnings(f Fleet) {
 	for _, text := range f.Warnings {
 		violation, found := strings.CutPrefix(text, "spec.template.spec.version: ")

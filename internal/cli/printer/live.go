@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// Fit shortens a text so that it fits into the given number of columns. The text must not contain color codes. If
-// columns is less than 1, the text is not shortened.
+// Fit shortens a text without color codes to the given number of columns. Less than 1 means no limit.
 func Fit(text string, columns int) string {
 	if columns < 1 || Visible(text) <= columns {
 		return text
@@ -16,22 +15,20 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows content that changes. On a terminal, Live overwrites the previous picture. If the output is not a
-// terminal, Live writes a line for each change. Live is safe for concurrent use.
+// Live shows content that changes. On a terminal, it overwrites the previous picture. Otherwise it writes a line for
+// each change. It is safe for concurrent use.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
 
 	mu sync.Mutex
-	// drawn is the number of lines in the picture that the terminal currently shows. The field last contains the text that
-	// was drawn or written last.
+	// drawn is the number of lines on the terminal. last is the text that was written last.
 	drawn int
 	last  string
 }
 
-// Draw replaces the previous picture with another picture. If the output is not a terminal, Draw writes the argument
-// line instead, unless it equals the previous line. No line of the picture may be wider than the terminal, because Draw
-// cannot erase lines that wrap.
+// Draw replaces the previous picture. Without a terminal, it writes line instead, unless it is unchanged. Lines must
+// not be wider than the terminal, because wrapped lines cannot be erased.
 func (l *Live) Draw(picture []string, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +47,7 @@ func (l *Live) Draw(picture []string, line string) {
 	l.paint(text, len(picture))
 }
 
-// Printf writes a line above the picture. The line stays when the picture is replaced.
+// Printf writes a line above the picture, which stays.
 func (l *Live) Printf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +59,7 @@ func (l *Live) Printf(format string, args ...any) {
 	}
 }
 
-// Erase removes the picture from the terminal, so that other text can be written there.
+// Erase removes the picture from the terminal.
 func (l *Live) Erase() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +78,7 @@ func (l *Live) erase() {
 	l.drawn = 0
 }
 
-// Bar returns a progress bar that shows the fraction n/total. Its width is the given number of columns.
+// Bar returns a progress bar for n of total, with the given width.
 func Bar(s Style, n, total int32, columns int) string {
 	full, empty := "█", "░"
 	if s.Plain {

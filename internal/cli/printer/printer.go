@@ -1,5 +1,5 @@
-// Package printer formats the text output of commands: colors, tables and ages. It also removes control characters from
-// untrusted text. Output without colors contains the same information as output with colors.
+// Package printer formats the text output of commands: colors, tables and ages. It removes control characters from
+// untrusted text. Colors add no information.
 package printer
 
 import (
@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Style determines how text output looks.
+// Style is the style of text output.
 type Style struct {
-	// If Colour is true, text may have colors. If Wide is true, tables have all columns.
+	// Colour enables colors. Wide shows all columns of tables.
 	Colour, Wide bool
-	// If Plain is true, bars and trees are drawn with ASCII characters only.
+	// Plain draws bars and trees with ASCII characters.
 	Plain bool
 }
 
@@ -43,8 +43,7 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Table writes a table in the style of kubectl, with three spaces between the columns. Color codes do not affect the
-// width of a column.
+// Table writes a table in the style of kubectl. Color codes do not affect the width of a column.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	all := append([][]string{head}, rows...)
 	widths := make([]int, len(head))
@@ -70,11 +69,11 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// Visible returns the number of columns that a text occupies on a terminal. Color codes occupy no columns.
+// Visible returns the width of a text on a terminal, without color codes.
 func Visible(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
-// Clean makes untrusted text, such as the message of a condition, safe for a terminal. It replaces line ends with
-// spaces. It removes characters that would move the cursor, change colors, or change the direction of the text.
+// Clean makes untrusted text safe for a terminal. Line ends become spaces. Characters that move the cursor, change
+// colors or change the direction of text are removed.
 func Clean(text string) string {
 	cleaned := strings.Map(func(r rune) rune {
 		switch {
@@ -88,8 +87,8 @@ func Clean(text string) string {
 	return strings.Join(strings.Fields(cleaned), " ")
 }
 
-// Age returns the duration between the times then and now, in the format of kubectl. For a zero time, Age returns an
-// empty string. If then is later than now because a clock is behind, Age returns 0s.
+// Age returns the time between then and now in kubectl's format. It is empty for a zero time, and 0s if a clock is
+// behind.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

@@ -32,30 +32,28 @@ type History struct {
 // Revision is one revision of a deployment.
 type Revision struct {
 	Revision int64 `json:"revision"`
-	// Current is true if the template of the revision equals the current template of the deployment.
+	// Current is true if the revision has the current template of the deployment.
 	Current bool `json:"current"`
-	// Set is the name of the MachineSet that has this revision.
+	// Set is the MachineSet of the revision.
 	Set string `json:"set"`
-	// Class is the name of the class in the template. If the template has an inline providerSpec instead of a class,
-	// Provider is the name of the provider.
+	// Class is the class of the template. With an inline providerSpec, Provider is set instead.
 	Class    string `json:"class,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Hash is the hash of the template, which is also in the labels of the machines.
+	// Hash is the hash of the template, which also labels the machines.
 	Hash string `json:"hash,omitempty"`
-	// Replicas is the desired number of machines, and Machines is the actual number of machines.
+	// Replicas is the desired number of machines, and Machines the actual one.
 	Replicas int32 `json:"replicas"`
 	Machines int32 `json:"machines"`
 	// Created is the time at which the set was created.
 	Created metav1.Time `json:"created"`
-	// RolloutAfter is set if the revision was created by a restart. It is the value of spec.rolloutAfter that requested
-	// the restart.
+	// RolloutAfter is the spec.rolloutAfter that requested this revision as a restart. Otherwise it is empty.
 	RolloutAfter string `json:"rolloutAfter,omitempty"`
 	// ChangeCause is the annotation kubernetes.io/change-cause.
 	ChangeCause string `json:"changeCause,omitempty"`
 }
 
-// HistoryOf returns the history of a deployment. The argument sets must contain the sets that the deployment owns.
+// HistoryOf returns the history of a deployment from the sets that it owns.
 func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
 	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}
 	ordered, current := machinedeployment.Revisions(d, sets, now)
@@ -73,8 +71,8 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// Prefer the annotation of the deployment. The controller copies the annotation to the set, but not at once, because
-			// changes of annotations do not trigger the controller.
+			// Prefer the deployment's annotation. The controller copies it to the set later, because changes of
+			// annotations do not trigger it.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -109,16 +107,16 @@ func (h History) Text(w io.Writer, s printer.Style) error {
 	return printer.Table(w, head, rows)
 }
 
-// Detail describes one revision with its template.
+// Detail is one revision with its template.
 type Detail struct {
 	// Kind is always RolloutRevision.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Revision  `json:",inline"`
-	// Template is the template that the deployment would have after a rollback to this revision.
+	// Template is the deployment's template after a rollback to this revision.
 	Template v1beta1.MachineTemplateSpec `json:"template"`
-	// Changes contains the fields of the template that the rollback would change.
+	// Changes are the fields of the template that the rollback would change.
 	Changes []change.Change `json:"changes"`
 }
 
@@ -169,8 +167,6 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 
 var errNoHistory = errors.New("no rollout history found")
 
-// find returns the set with the given revision number. If several sets have this number, find returns the last of these
-// sets.
 func find(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64) (*v1beta1.MachineSet, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("machinedeployment %q: %w", d.Name, errNoHistory)

@@ -1,6 +1,5 @@
-// Package rollout computes the progress of the rollout of a MachineDeployment. It also computes to which revisions a
-// user can roll back, and what a rollback would change. All functions are pure: they compute their results only from
-// objects that the caller has read.
+// Package rollout computes the progress of a MachineDeployment's rollout, and the effect of a rollback. All functions
+// are pure: they use only the given objects.
 package rollout
 
 import (
@@ -20,15 +19,15 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// State is the state of a rollout as it is shown to users.
+// State is the state of a rollout for users.
 type State string
 
 const (
 	// Deleting means that the deployment is being deleted.
 	Deleting State = "Deleting"
-	// Frozen means that the deployment is frozen, either for safety or because a user has added the freeze label.
+	// Frozen means that the deployment is frozen for safety or by a user.
 	Frozen State = "Frozen"
-	// Failed means that the rollout has stopped and does not continue automatically.
+	// Failed means that the rollout has stopped for good.
 	Failed State = "Failed"
 	// Unobserved means that the controller has not processed the latest change yet.
 	Unobserved State = "Unobserved"
@@ -36,7 +35,7 @@ const (
 	Complete State = "Complete"
 	// Paused means that spec.paused is set.
 	Paused State = "Paused"
-	// Scaling means that no rollout is in progress, but machines are being created or deleted.
+	// Scaling means that machines are created or deleted without a rollout.
 	Scaling State = "Scaling"
 	// Waiting means that an administrator must delete or select machines, or upgrade the control plane.
 	Waiting State = "Waiting"
@@ -44,10 +43,8 @@ const (
 	Progressing State = "Progressing"
 )
 
-// stateOf returns the state of the rollout of a deployment, with a reason and a message. The argument now is the time
-// according to the API server's clock. The state may change although the deployment does not change. In this case,
-// stateOf also returns the duration after which the caller must compute the state again. In all other cases, the
-// returned duration is 0.
+// stateOf returns the state of a rollout, its reason and its message. The time now is the API server's. If the state
+// changes with time, again is when to call stateOf again.
 func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
 	s, replicas := d.Status, d.ReplicasOrDefault()
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
@@ -63,16 +60,14 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(Frozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// The controller does not set observedGeneration if it refuses a change. So this case must come before the case
-		// Unobserved.
+		// The controller refuses a change without observing it, so this case comes before Unobserved.
 		return of(Failed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(Unobserved, progressing)
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
 		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
 	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
-		// The status does not change until the controller has started the restart. Until then, the state Complete would
-		// describe the previous rollout.
+		// Until the controller has started the restart, Complete would describe the previous rollout.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
 			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
 			return Unobserved, rolling.Reason, "The restart is about to start.", due.Add(restartDelay).Sub(now)
@@ -91,7 +86,7 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	return of(Progressing, rolling)
 }
 
-// Progress describes how far a rollout has advanced.
+// Progress is how far a rollout has advanced.
 type Progress struct {
 	// Kind is always RolloutStatus.
 	Kind      string `json:"kind"`
@@ -100,39 +95,34 @@ type Progress struct {
 	State     State  `json:"state"`
 	// Revision is the number of the newest revision.
 	Revision int64 `json:"revision"`
-	// Replicas is the desired number of machines, and Machines is the actual number of machines. Updated is the number of
-	// machines that have the newest revision, Old is the number of all other machines, and Available is the number of
-	// available machines.
+	// Replicas is the desired number of machines, and Machines the actual one. Updated machines have the newest
+	// revision, and Old are all others.
 	Replicas  int32 `json:"replicas"`
 	Machines  int32 `json:"machines"`
 	Updated   int32 `json:"updated"`
 	Old       int32 `json:"old"`
 	Available int32 `json:"available"`
-	// Reason and Message are taken from the condition that determines the state.
+	// Reason and Message come from the condition that determines the state.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// FailedMachines contains examples of machines that failed. The list need not be complete.
+	// FailedMachines are examples of machines that failed.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
-	// RecentFailures are the latest failures of machines, newest first. Since then, the machines may have recovered or may
-	// have been deleted.
+	// RecentFailures are the latest failures, newest first. The machines may have recovered since.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is the time at which the rollout started, or nil if no rollout is in progress.
+	// Began is when the rollout started, or nil without a rollout.
 	Began *time.Time `json:"began,omitempty"`
-	// Now is the time at which the deployment was read, according to the API server's clock.
+	// Now is when the deployment was read, by the API server's clock.
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// The progress may change although the deployment does not change. In this case, Again is the duration after which the
-	// progress must be computed again. Otherwise Again is 0.
+	// Again is when to compute the progress again if the deployment does not change, or 0.
 	Again time.Duration `json:"-"`
 }
 
-// restartDelay is the maximum time that the controller is expected to need before it starts a restart. The restart can
-// be delayed because the clock of the controller may be behind.
+// restartDelay is how late the controller may start a restart, because its clock may be behind.
 const restartDelay = 10 * time.Second
 
-// Judge computes the progress of the rollout of a deployment. The argument now is the time according to the API
-// server's clock.
+// Judge computes the progress of a deployment's rollout. The time now is the API server's.
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
@@ -151,12 +141,10 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// RereadPeriod is the minimum time between two requests that list the machines. The machines are not listed more often,
-// because the list can be very long.
+// RereadPeriod is the minimum time between two lists of the machines, which can be very long.
 const RereadPeriod = 10 * time.Second
 
-// WithMachines returns a copy of the progress in which Waiting is set. The argument machines contains the machines of
-// the deployment.
+// WithMachines returns a copy of the progress with Waiting set for the deployment's machines.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p
@@ -169,8 +157,7 @@ func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progr
 	return p
 }
 
-// obstacle describes the most frequent problem that machines of the deployment wait for. If there is no such problem,
-// obstacle returns an empty string.
+// obstacle describes the most frequent problem of the deployment's machines, or "".
 func (p Progress) obstacle() string {
 	if len(p.Waiting) == 0 {
 		return ""
@@ -183,7 +170,7 @@ func (p Progress) obstacle() string {
 	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(text, "."), g.Machines[0])
 }
 
-// isRetried reports whether the controller retries soon after a failure with the given reason.
+// isRetried reports whether the controller retries soon after a failure with this reason.
 func isRetried(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
 
 // Line describes the progress in one line of text.
@@ -210,8 +197,7 @@ func (p Progress) Line() string {
 	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, because)
 }
 
-// Picture returns lines that show the progress on a terminal: a progress bar, and what the rollout waits for. The
-// argument columns is the maximum length of a line. If columns is 0, there is no maximum.
+// Picture returns lines with a progress bar and what the rollout waits for. 0 columns means no limit.
 func (p Progress) Picture(s printer.Style, columns int) []string {
 	const bar = 20
 	numbers := fmt.Sprintf(" %d/%d updated  %d available  %d old left", p.Updated, p.Replicas, p.Available, p.Old)
@@ -247,15 +233,14 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	return lines
 }
 
-// failuresOfRollout returns the failures that occurred since the start of the rollout. They include failures of
-// machines that have been replaced.
+// failuresOfRollout returns the failures since the start of the rollout, including those of replaced machines.
 func (p Progress) failuresOfRollout() []why.Failure {
 	return slices.DeleteFunc(slices.Clone(p.RecentFailures), func(f why.Failure) bool {
 		return p.Began == nil || f.Since == nil || f.Since.Before(*p.Began)
 	})
 }
 
-// Text writes the progress as one line of text.
+// Text writes the progress as one line.
 func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
@@ -268,7 +253,7 @@ func (p Progress) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Err returns an error that explains why the rollout failed, or nil if it did not fail.
+// Err returns why the rollout failed, or nil.
 func (p Progress) Err() error {
 	if p.State != Failed {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// If a machine failed and was replaced, the progress mentions the machine until the rollout ends. The progress does not
-// mention failures of earlier rollouts.
+// Failures of earlier rollouts are not mentioned.
 func TestProgressNamesFailedMachinesThatAreGone(t *testing.T) {
 	before, since := metav1.NewTime(now.Add(-time.Hour)), metav1.NewTime(now.Add(-time.Minute))
 	d := web(numbers(4, 1, 3), rolling, failing, func(d *v1beta1.MachineDeployment) {

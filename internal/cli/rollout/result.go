@@ -10,35 +10,34 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Result is the view that a command prints after it has changed a deployment.
+// Result is the view of a command that has changed a deployment.
 type Result struct {
 	// Kind is always RolloutResult.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done describes what the command did, such as "restarted". If there was nothing to do, Done is for example "skipped
-	// rollback".
+	// Done is what the command did, such as "restarted" or "skipped rollback".
 	Done string `json:"done"`
 	// Changed is true if the deployment was changed.
 	Changed bool `json:"changed"`
-	// DryRun is the value of --dry-run, client or server, if the flag prevented the change.
+	// DryRun is the value of --dry-run: client, server, or empty.
 	DryRun string `json:"dryRun,omitempty"`
 	// Detail describes Done in more detail.
 	Detail string `json:"detail,omitempty"`
 	// Revision is the revision to which the deployment is rolled back.
 	Revision int64 `json:"revision,omitempty"`
-	// Changes contains the fields of the template that have changed.
+	// Changes are the changed fields of the template.
 	Changes []change.Change `json:"changes,omitempty"`
-	// Warnings describes effects that the user may not expect.
+	// Warnings are effects that the user may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Did returns the result for a deployment that the command has changed.
+// Did returns the result for a changed deployment.
 func Did(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Done: done, Changed: true}
 }
 
-// Text writes the result as text, without the warnings. The caller prints the warnings to standard error.
+// Text writes the result without the warnings, which the caller prints to standard error.
 func (r *Result) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "machinedeployment.%s/%s %s", v1beta1.GroupVersion.Group, r.Name, r.Done)
@@ -61,8 +60,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Expect returns warnings about effects that the user may not expect. The argument d is the deployment after the
-// change. The argument restart is true if the change requests a restart.
+// Expect returns warnings about unexpected effects. d is the deployment after the change. restart is true for a
+// restart.
 func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// web returns the deployment web with three machines. Its generation is 2.
+// web returns the deployment web with three machines and generation 2.
 func web(options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	three := int32(3)
 	d := &v1beta1.MachineDeployment{
@@ -59,7 +59,6 @@ func paused(d *v1beta1.MachineDeployment)     { d.Spec.Paused = true }
 func unobserved(d *v1beta1.MachineDeployment) { d.Status.ObservedGeneration = 1 }
 func edited(d *v1beta1.MachineDeployment)     { d.Generation = 3 }
 
-// The option due requests a restart. The argument is the time between now and the restart.
 func due(in time.Duration) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(in)} }
 }
@@ -194,7 +193,6 @@ func TestProgressShowsWhatMachinesWaitFor(t *testing.T) {
 	}
 }
 
-// set returns a set that belongs to the deployment web and has the given revision.
 func set(number, class, version string, age time.Duration) *v1beta1.MachineSet {
 	n := int32(0)
 	return &v1beta1.MachineSet{

@@ -11,20 +11,19 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Undo is the change with which a deployment is rolled back to an earlier revision.
+// Undo is the rollback of a deployment to an earlier revision.
 type Undo struct {
-	// The field To is the set that has the revision, and Revision is the number of the revision.
+	// To is the set with the revision number Revision.
 	To       *v1beta1.MachineSet
 	Revision int64
-	// After is the deployment after the change. Changes contains the fields of the spec that change.
+	// After is the deployment after the change. Changes are the changed fields of its spec.
 	After   *v1beta1.MachineDeployment
 	Changes []change.Change
-	// If there is nothing to do, Skipped explains why. Otherwise it is empty.
+	// Skipped explains why there is nothing to do, or is empty.
 	Skipped string
 }
 
-// Back computes how to roll a deployment back to a revision. If number is 0, Back selects the newest revision whose
-// template differs from the current template.
+// Back computes a rollback to a revision. Number 0 means the newest revision with a different template.
 func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,
@@ -49,8 +48,7 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		return u, nil
 	}
 	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
-		// Keep spec.rolloutAfter, because this change starts no rollout. Resetting spec.rolloutAfter would stop a restart
-		// that is in progress.
+		// Resetting spec.rolloutAfter would stop a restart in progress.
 		u.After.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
 	u.Changes, err = change.Between("spec", d.Spec, u.After.Spec)
@@ -66,7 +64,6 @@ func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	}
 }
 
-// target returns the set to which the deployment is rolled back.
 func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64,
 	now time.Time) (*v1beta1.MachineSet, error) {
 	if number > 0 {

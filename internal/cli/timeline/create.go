@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// create returns the steps between the creation of the machine and the time at which it first became Running. If none
-// of these steps is recorded any more, create returns nil.
+// create returns the steps from the creation of the machine until it first ran. It returns nil if none is recorded any
+// more.
 func create(o Observed) *track {
 	m, t := o.Machine, begin(Create, o.Machine.CreationTimestamp.Time)
 	if m.DeletionTimestamp != nil && !everRan(m) {
@@ -31,7 +31,6 @@ func create(o Observed) *track {
 	return t
 }
 
-// addSteps adds the steps between the request for an instance and the time at which the machine became Running.
 func (t *track) addSteps(o Observed) {
 	launched, ran := o.trueSince(v1beta1.ConditionLaunched), o.firstRan(t)
 	if launched.IsZero() {
@@ -88,8 +87,7 @@ const (
 	waitsForLaunch = "a slot for the creation, the class, the Secrets, and the cloud to "
 )
 
-// addLaunch adds the step that ended when the condition Launched became True. If the cloud reports a plausible time at
-// which it started to create the instance, addLaunch splits the step in two at this time.
+// addLaunch adds the step until Launched became True. A plausible start time from the cloud splits the step in two.
 func (t *track) addLaunch(o Observed, launched time.Time) {
 	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.end()) &&
 		i.LaunchTime.Time.Before(launched) {
@@ -104,8 +102,8 @@ func (t *track) addLaunch(o Observed, launched time.Time) {
 		EndedBy: "condition Launched"})
 }
 
-// addCurrentStep adds the step that is in progress now. The step is explained by the condition that the machine waits
-// for. If nothing blocks the machine, the step is explained by the condition with the given type.
+// addCurrentStep adds the step in progress. The first obstacle of the machine explains it, or else the condition of the
+// given type.
 func (t *track) addCurrentStep(o Observed, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {
@@ -122,8 +120,8 @@ func (t *track) addCurrentStep(o Observed, name, kind string) {
 	t.endWithOngoing(s)
 }
 
-// firstRan returns the time at which the machine first became Running, or zero if the machine has never been Running.
-// If this time is no longer recorded, firstRan returns a later time, and adds a sentence about this to t.
+// firstRan returns when the machine first became Running, or zero. If this is no longer recorded, firstRan returns a
+// later time and notes that in t.
 func (o Observed) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&
@@ -145,7 +143,6 @@ func (o Observed) firstRan(t *track) time.Time {
 	return m.CreationTimestamp.Time
 }
 
-// everRan reports whether the machine has ever been Running.
 func everRan(m *v1beta1.Machine) bool {
 	switch m.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
@@ -161,7 +158,7 @@ func (o Observed) noTarget() bool {
 	return c != nil && c.Reason == v1beta1.ReasonNoTargetCluster
 }
 
-// readySince returns the time at which the Node became Ready, or zero if the Node is not Ready.
+// readySince returns when the Node became Ready, or zero.
 func readySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {

@@ -12,9 +12,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// deleteMachine returns the steps of the deletion or replacement of the machine. A replacement starts when the machine
-// is marked for replacement, and a deletion starts when the Machine is deleted. If the machine is neither deleted nor
-// replaced, deleteMachine returns nil.
+// deleteMachine returns the steps of the machine's deletion or replacement, or nil. A replacement starts when the
+// machine is marked for it.
 func deleteMachine(o Observed) *track {
 	deleted := o.Machine.DeletionTimestamp
 	t := o.replaceMachine()
@@ -28,7 +27,6 @@ func deleteMachine(o Observed) *track {
 	return t
 }
 
-// replaceMachine returns the first step of the replacement of the machine, or nil if the machine need not be replaced.
 func (o Observed) replaceMachine() *track {
 	var t *track
 	var turn Step
@@ -58,13 +56,12 @@ func (o Observed) replaceMachine() *track {
 	}
 	turn.Reason, turn.Message, turn.EndedBy = "", "", "metadata.deletionTimestamp"
 	if !t.addStep(deleted.Time, turn) {
-		return nil // The machine was deleted earlier, for another reason.
+		return nil
 	}
 	return t
 }
 
-// beginRollout returns a track that begins when the rollout started. If this time is unknown, the track begins when the
-// newest set was created.
+// beginRollout returns a track that begins with the rollout. If that time is unknown, it begins with the newest set.
 func (o Observed) beginRollout() (t *track, known bool) {
 	if c := rollingOut(o.Deployment); c != nil && c.Status == metav1.ConditionTrue {
 		return begin(Replace, later(c.LastTransitionTime.Time, o.Machine.CreationTimestamp.Time)), true
@@ -81,7 +78,6 @@ func rollingOut(d *v1beta1.MachineDeployment) *metav1.Condition {
 	return nil
 }
 
-// addTeardown adds the steps in which the machine is drained and its instance is deleted.
 func (t *track) addTeardown(o Observed) {
 	m := o.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
@@ -114,7 +110,7 @@ func (t *track) addTeardown(o Observed) {
 	t.addInstanceDeletion(o, reported)
 }
 
-// addDrain adds the steps before and during the drain, and reports whether the drain has ended.
+// addDrain adds the steps until the end of the drain, and reports whether the drain has ended.
 func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 	c := o.condition(v1beta1.ConditionDrained)
 	switch {
@@ -122,7 +118,7 @@ func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 		t.endWithOngoing(blockedStep("Before the drain", reported))
 		return false
 	case c == nil:
-		return true // There is no Node to drain.
+		return true
 	case c.Status != metav1.ConditionTrue:
 		if c.LastTransitionTime.After(t.end()) {
 			t.addStep(c.LastTransitionTime.Time, Step{Name: "Before the drain",
@@ -137,7 +133,7 @@ func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 	return true
 }
 
-// beforeDrain reports whether the given reason of the condition Deleting means that the drain has not started yet.
+// beforeDrain reports whether a reason of the condition Deleting precedes the drain.
 func beforeDrain(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonWaitingForPreTerminateHook, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling,
@@ -148,8 +144,7 @@ func beforeDrain(reason string) bool {
 	return true
 }
 
-// deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil if there was no
-// such request.
+// deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil.
 func (o Observed) deletionRequested() *time.Time {
 	last := o.Machine.Status.LastOperation
 	if last == nil || last.Type != v1beta1.OperationDelete || last.LastUpdateTime == nil {
@@ -158,7 +153,6 @@ func (o Observed) deletionRequested() *time.Time {
 	return &last.LastUpdateTime.Time
 }
 
-// addInstanceDeletion adds the steps in which the cloud deletes the instance.
 func (t *track) addInstanceDeletion(o Observed, reported *metav1.Condition) {
 	last, asked := o.Machine.Status.LastOperation, o.deletionRequested()
 	if asked == nil {
@@ -177,7 +171,6 @@ func (t *track) addInstanceDeletion(o Observed, reported *metav1.Condition) {
 	t.endWithOngoing(blockedStep("Deletion", reported))
 }
 
-// finishedStep returns a step that has ended. The transition of the condition c is the end of the step.
 func finishedStep(name, waitedFor string, c *metav1.Condition) Step {
 	s := Step{Name: name, WaitedFor: waitedFor, EndedBy: "condition " + c.Type, Reason: c.Reason, Message: c.Message}
 	if c.Reason == v1beta1.ReasonSkipped || c.Reason == v1beta1.ReasonVolumeDetachTimeout {

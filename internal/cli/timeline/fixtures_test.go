@@ -21,14 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// noon is the time at which the test machines are created. Each test case sets its own current time.
+// noon is when the test machines are created. Each test case has its own current time.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
-// machine returns a machine that was created at noon. The given changes add the history of the machine.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "web-1", UID: "u", CreationTimestamp: after(0),
@@ -57,9 +56,8 @@ func no(kind, reason, message string, seconds int) func(*v1beta1.Machine) {
 	return is(kind, metav1.ConditionFalse, reason, message, seconds)
 }
 
-// The option launched adds an instance. Both arguments are times in seconds after noon. The argument cloud is the time
-// at which the cloud started to create the instance. The argument seconds is the time at which the condition Launched
-// became True.
+// launched adds an instance, in seconds after noon. cloud is when the cloud started to create it, and seconds when
+// Launched became True.
 func launched(cloud, seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		at := after(cloud)
@@ -70,8 +68,7 @@ func launched(cloud, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// The option ran adds a Ready Node. The argument is the time at which the machine became Running, in seconds after
-// noon.
+// ran adds a Ready Node. The machine became Running the given number of seconds after noon.
 func ran(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}
@@ -124,8 +121,7 @@ func event(seconds int, count int32, reason, message string) why.Event {
 	return why.Event{First: after(seconds).Time, Last: after(seconds).Time, Count: count, Reason: reason, Message: message}
 }
 
-// rollout adds a deployment and its newest set. The rollout of the deployment started the given number of seconds after
-// noon.
+// rollout adds a deployment and its newest set. The rollout started the given number of seconds after noon.
 func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
 	o.Deployment = &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	o.Deployment.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut, Status: status,
@@ -135,8 +131,7 @@ func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
 	return o
 }
 
-// golden compares the text and the JSON of a timeline with golden files, and checks that there are no gaps between its
-// steps.
+// golden compares a timeline with golden files, and checks its steps.
 func golden(t *testing.T, name string, o Observed, s printer.Style) {
 	t.Helper()
 	line := Of(o)
@@ -173,8 +168,7 @@ func compare(t *testing.T, name, got string) {
 	}
 }
 
-// checkSteps checks two properties of every operation: there are no gaps between its steps, and the durations of the
-// steps add up to the duration of the operation.
+// checkSteps checks that the steps of each operation have no gaps and add up to its duration.
 func checkSteps(t *testing.T, line Timeline) {
 	t.Helper()
 	for _, o := range line.Operations {

@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replaceInstance returns the steps in which the machine got a new instance. If no such replacement is recorded,
-// replaceInstance returns nil.
+// replaceInstance returns the steps in which the machine got a new instance, or nil.
 func replaceInstance(o Observed) *track {
 	since, replaced := replacedInstance(o)
 	if !replaced || o.Machine.DeletionTimestamp != nil {
@@ -21,8 +20,8 @@ func replaceInstance(o Observed) *track {
 		t.addTeardown(o)
 		return t
 	}
-	// When the creation of the new instance starts, the condition Launched becomes False. The time of this transition is
-	// lost as soon as Launched becomes True again.
+	// Launched becomes False when the creation of the new instance starts. The time is lost when Launched becomes True
+	// again.
 	if c := o.condition(v1beta1.ConditionLaunched); c != nil && c.Status != metav1.ConditionTrue {
 		t.addStep(c.LastTransitionTime.Time, Step{Name: "Old instance",
 			WaitedFor: "the drain and the deletion of the old instance", EndedBy: "condition Launched"})
@@ -33,8 +32,7 @@ func replaceInstance(o Observed) *track {
 	return t
 }
 
-// replacedInstance reports whether the machine got a new instance, and when the replacement of the old instance
-// started.
+// replacedInstance reports whether the machine got a new instance, and when the replacement started.
 func replacedInstance(o Observed) (since time.Time, replaced bool) {
 	c := o.condition(v1beta1.ConditionUpToDate)
 	if c != nil && c.Status != metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacing {

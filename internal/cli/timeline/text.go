@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// barColumns is the width of the bar that shows the share of a step.
+// barColumns is the width of the bar for the share of a step.
 const barColumns = 10
 
 // Text writes the timeline as text.
@@ -74,7 +74,7 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	return nil
 }
 
-// indented returns a row of the table in which only the fifth column has text.
+// indented returns a table row with text in the fifth column only.
 func indented(text string, columns int) []string {
 	row := make([]string, columns)
 	row[4] = text
@@ -90,8 +90,7 @@ func (e Occurrence) line() string {
 		printer.Clean(e.Message)))
 }
 
-// started returns the time of day at which a step started. If the step started on another day than the operation, the
-// text includes the date.
+// started returns the time of day of a step. It includes the date on another day than the operation's.
 func started(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
@@ -99,8 +98,7 @@ func started(operation, step time.Time) string {
 	return formatTime(step)
 }
 
-// Took formats a duration that is given in seconds. Durations below one second are shown as "<1s", because times in the
-// API are whole seconds.
+// Took formats a duration in seconds. Less than one second is "<1s", because times in the API are whole seconds.
 func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

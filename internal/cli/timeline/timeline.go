@@ -1,9 +1,7 @@
-// Package timeline shows how a machine reached its current state. It lists the steps of each operation, how long each
-// step took, and what each step waited for.
+// Package timeline shows how a machine reached its current state: the steps of each operation, their durations, and
+// what they waited for.
 //
-// The function Of computes a Timeline from objects that the caller has read, and Timeline.Text prints it. The times
-// come from conditions, events and the Node, so tracing is not needed. If a time is no longer recorded, the timeline
-// reports that the time is unknown. It does not guess times.
+// The times come from conditions, events and the Node. A time that is no longer recorded is reported as unknown.
 package timeline
 
 import (
@@ -15,37 +13,36 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Observed contains a machine and the objects that belong to the machine, as the caller has read them. If an object
-// could not be read, its field is empty.
+// Observed is a machine with its objects. Objects that could not be read are empty.
 type Observed struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
-	// Node is the Node of the machine. It is nil if the machine has no Node or if the Node was not read.
+	// Node is the Node of the machine, or nil.
 	Node *corev1.Node
-	// Deployment is the deployment that owns the machine, and Newest is the set of its newest revision. Both are set only
-	// if a set of another revision owns the machine, so that a rollout will replace the machine.
+	// Deployment owns the machine, and Newest is the set of its newest revision. Both are set only if the machine has
+	// an older revision, so that a rollout will replace it.
 	Deployment *v1beta1.MachineDeployment
 	Newest     *v1beta1.MachineSet
-	// Events are the events about the machine that have not expired, in any order.
+	// Events are the events about the machine in any order.
 	Events []why.Event
 	// EventsUnread is true if events could not be read.
 	EventsUnread bool
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// Timeline is the known history of a machine, as a list of operations.
+// Timeline is the known history of a machine as a list of operations.
 type Timeline struct {
-	// Now is the time at which the objects were read.
+	// Now is when the objects were read.
 	Now time.Time `json:"now"`
-	// Object is the machine in the form machine/NAME. Namespace is the namespace of the machine.
+	// Object is machine/NAME. Namespace is its namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
 	State     string `json:"state,omitempty"`
 	Node      string `json:"node,omitempty"`
-	// Operations are sorted by time. The oldest operation comes first.
+	// Operations are sorted by time, oldest first.
 	Operations []Operation `json:"operations"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -53,26 +50,26 @@ type Timeline struct {
 type Kind string
 
 const (
-	// Create starts when the machine is created. It ends when the machine is Running for the first time.
+	// Create lasts from the creation of the machine until it first runs.
 	Create Kind = "Create"
-	// Replace starts when the machine or its instance is due for replacement. It ends when the machine no longer exists,
-	// or when it runs on its new instance.
+	// Replace lasts from the need to replace a machine or instance until the machine is gone or runs on its new
+	// instance.
 	Replace Kind = "Replace"
-	// Delete starts when the deletion of the machine is requested. It ends when the machine no longer exists.
+	// Delete lasts from the request to delete the machine until it is gone.
 	Delete Kind = "Delete"
 )
 
-// Operation is the creation, replacement or deletion of a machine. Each step starts when the previous step ends.
+// Operation is the creation, replacement or deletion of a machine. Each step starts at the end of the previous one.
 type Operation struct {
 	Kind Kind `json:"kind"`
-	// Start is accurate to the second, like all times in the API.
+	// Start is accurate to the second.
 	Start time.Time `json:"start"`
 	// End is nil while the operation is in progress.
 	End *time.Time `json:"end,omitempty"`
-	// Seconds is the duration of the operation. If the operation is still in progress, Seconds is the duration until now.
+	// Seconds is the duration, up to now for an operation in progress.
 	Seconds float64 `json:"seconds"`
 	Steps   []Step  `json:"steps"`
-	// Unknown contains a sentence for each fact about the operation that is unknown.
+	// Unknown has a sentence for each unknown fact about the operation.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -83,16 +80,16 @@ type Step struct {
 	// End is nil while the step is in progress.
 	End     *time.Time `json:"end,omitempty"`
 	Seconds float64    `json:"seconds"`
-	// Share is the duration of the step as a fraction of the duration of the operation, between 0 and 1.
+	// Share is the step's fraction of the operation's duration, between 0 and 1.
 	Share float64 `json:"share"`
-	// WaitedFor describes what the step is waiting for, or waited for.
+	// WaitedFor is what the step waits or waited for.
 	WaitedFor string `json:"waitedFor,omitempty"`
-	// Reason and Message are taken from the condition that reports the step.
+	// Reason and Message come from the condition that reports the step.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// EndedBy is the field or condition from which the end of the step was taken.
+	// EndedBy is the field or condition that recorded the end of the step.
 	EndedBy string `json:"endedBy,omitempty"`
-	// Events are the events that occurred during the step. The oldest event comes first.
+	// Events are the events during the step, oldest first.
 	Events []Occurrence `json:"events,omitempty"`
 }
 

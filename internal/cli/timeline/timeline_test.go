@@ -11,8 +11,6 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Each case is a machine in a state that the controllers produce. The golden file contains the timeline of the machine.
-//
 // Rule: timeline-has-no-gaps.
 func TestTimeline(t *testing.T) {
 	const noPod = "Evicting the pods of node node-1. Pods that block the drain: prod/web."
@@ -131,8 +129,7 @@ func TestWideTimelineNamesSourcesOfTimes(t *testing.T) {
 	golden(t, "style-wide-colour-plain", o, printer.Style{Wide: true, Colour: true, Plain: true})
 }
 
-// The times in conditions, in reports of the cloud and in Nodes come from three different clocks. So these times can
-// occur in any order.
+// The times come from three clocks: conditions, the cloud and Nodes. They can occur in any order.
 //
 // Rule: timeline-has-no-gaps.
 func FuzzTimelineHasNoNegativeSteps(f *testing.F) {

@@ -12,10 +12,9 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// eventTTL is the time for which API servers keep events by default.
+// eventTTL is how long API servers keep events by default.
 const eventTTL = time.Hour
 
-// track collects the steps of one operation in order.
 type track struct {
 	kind    Kind
 	start   time.Time
@@ -26,7 +25,7 @@ type track struct {
 
 func begin(kind Kind, start time.Time) *track { return &track{kind: kind, start: start.UTC()} }
 
-// end returns the end of the last step, which is also the start of the next step.
+// end returns the end of the last step, where the next one starts.
 func (t *track) end() time.Time {
 	if len(t.steps) == 0 {
 		return t.start
@@ -34,9 +33,8 @@ func (t *track) end() time.Time {
 	return *t.steps[len(t.steps)-1].End
 }
 
-// addStep adds a step that ended at the given time. If this time is earlier than the end of the last step, it belongs
-// to an earlier operation. In this case addStep does not add the step, and returns false. The duration of the omitted
-// step becomes part of the next step.
+// addStep adds a step that ended at the given time. A step before the last one belongs to an earlier operation: it is
+// skipped, and addStep returns false.
 func (t *track) addStep(end time.Time, s Step) bool {
 	if end.IsZero() || end.Before(t.end()) {
 		return false
@@ -47,7 +45,6 @@ func (t *track) addStep(end time.Time, s Step) bool {
 	return true
 }
 
-// endWithOngoing adds the last step of the operation. This step is still in progress.
 func (t *track) endWithOngoing(s Step) {
 	s.Start = t.end()
 	t.steps, t.ongoing = append(t.steps, s), true
@@ -61,8 +58,6 @@ func (t *track) addUnknown(format string, args ...any) {
 	t.unknown = append(t.unknown, fmt.Sprintf(format, args...))
 }
 
-// finish returns the completed description of the operation. It computes the durations, and adds to each step the
-// events that occurred during the step.
 func (t *track) finish(o Observed) Operation {
 	op := Operation{Kind: t.kind, Start: t.start, Steps: t.steps, Unknown: t.unknown}
 	end := o.Now
@@ -104,12 +99,11 @@ func (t *track) finish(o Observed) Operation {
 	return op
 }
 
-// condition returns the condition of the machine with the given type, or nil if the machine has no such condition.
 func (o Observed) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }
 
-// trueSince returns the time at which a condition became True, or zero if the condition is not True.
+// trueSince returns when a condition became True, or zero.
 func (o Observed) trueSince(kind string) time.Time {
 	if c := o.condition(kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -117,7 +111,7 @@ func (o Observed) trueSince(kind string) time.Time {
 	return time.Time{}
 }
 
-// blockedStep returns a step that is in progress. The given condition explains what the step is waiting for.
+// blockedStep returns a step in progress that the condition explains.
 func blockedStep(name string, c *metav1.Condition) Step {
 	return Step{Name: name, WaitedFor: why.MeaningOf(c.Type, c.Reason).Explanation, Reason: c.Reason, Message: c.Message}
 }

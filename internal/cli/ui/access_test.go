@@ -69,7 +69,7 @@ func TestAccess(t *testing.T) {
 			}
 		}
 	}
-	// The server must also refuse forms of other sites, and other methods.
+	// The server must also refuse forms of other sites and other methods.
 	r := b.request("POST", "/plan", "manifest=x")
 	r.Header.Set("Origin", "http://evil.example")
 	if code := b.send(r).Code; code != http.StatusForbidden {
@@ -89,7 +89,7 @@ func TestLinkCanBeUsedOnce(t *testing.T) {
 	b := &browser{t: t, server: s, handler: s.Handler()}
 	link, _ := url.Parse(s.Link())
 	at := "/machines?q=a&" + link.RawQuery
-	// The browser opens the link from a file, so its request is a request of another site.
+	// The browser opens the link from a file, so the request comes from another site.
 	request := b.request("GET", at, "")
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
 	answer := b.send(request)
@@ -110,12 +110,12 @@ func TestLinkCanBeUsedOnce(t *testing.T) {
 			t.Errorf("token %q: status %d", token, code)
 		}
 	}
-	// If a browser has the cookie, the user may open the same link again. The answer only removes the token from the URL.
+	// With the cookie, the user may open the link again. The answer only removes the token from the URL.
 	b.cookie = cookie
 	if answer := b.send(b.request("GET", at, "")); answer.Code != http.StatusOK || len(answer.Result().Cookies()) != 0 {
 		t.Errorf("the used link with the cookie: status %d", answer.Code)
 	}
-	// The answer must not redirect the browser to another server, and must not contain a script.
+	// The answer must not redirect to another server, and must not contain a script.
 	for _, path := range []string{"//evil.example/", "/\\evil.example/", `/"><script>alert(1)</script>`} {
 		second, _ := url.Parse(s.Link())
 		r := b.request("GET", "/?"+second.RawQuery, "")

@@ -15,14 +15,11 @@ import (
 )
 
 const (
-	// machinesOfDeployment is the maximum number of machines on the page of a deployment. Broken and waiting machines are
-	// shown first.
+	// machinesOfDeployment limits the machines on the page. Broken and waiting machines come first.
 	machinesOfDeployment = 40
-	// maxRevisions is the maximum number of revisions on the page of a deployment. The newest revisions are shown first.
-	maxRevisions = 20
+	maxRevisions         = 20
 )
 
-// deploymentBody is the template data for the page of a deployment.
 type deploymentBody struct {
 	Deployment *v1beta1.MachineDeployment
 	Scaled     fleet.Scaled
@@ -30,32 +27,30 @@ type deploymentBody struct {
 	Bar        Bar
 	Why        why.View
 	Revisions  []revisionRow
-	// Older is the number of revisions that are not shown.
+	// Older is the number of hidden revisions.
 	Older    int
 	Zones    []zoneCount
 	Failures []failureRow
 	Machines []*fleet.Machine
-	// All is the filter that selects all machines of the deployment. Total is the number of these machines.
+	// All selects all machines of the deployment. Total is their number.
 	All   Filter
 	Total int
 }
 
-// revisionRow is a row of the table of revisions.
 type revisionRow struct {
 	Number  int64
 	Set     *v1beta1.MachineSet
 	Current bool
 	Bar     Bar
-	// Class and Version are taken from the template of the revision.
+	// Class and Version come from the template of the revision.
 	Class, Version string
 }
 
-// zoneCount describes the machines in one zone.
 type zoneCount struct {
 	Zone string
-	// Machines is the number of machines in the zone. Broken is the number of machines that failed or are unhealthy.
+	// Machines is the number of machines in the zone. Broken ones failed or are unhealthy.
 	Machines, Broken int
-	// URL is the URL of the page that lists these machines.
+	// URL lists these machines.
 	URL string
 }
 
@@ -106,7 +101,6 @@ func deploymentPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s: %s. %s.", d.Name, b.Scaled.Rollout, b.Bar.Words())}, nil
 }
 
-// zonesOf counts the machines in each zone.
 func zonesOf(machines []*fleet.Machine, f Filter) []zoneCount {
 	counts := map[string]*zoneCount{}
 	for _, m := range machines {

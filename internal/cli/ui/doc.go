@@ -1,11 +1,9 @@
-// Package ui serves the fleet view: web pages that show the same information as the commands, and that are updated when
-// the fleet changes.
+// Package ui serves the fleet view: web pages with the same information as the commands.
 //
-// A Source reads the cluster with the permissions of the viewer. When objects change, the hub takes a snapshot of the
-// objects and notifies the open pages. The pages then request their content again. The content of a page depends only
-// on the snapshot and the URL, so every view can be bookmarked. Pages are complete HTML and work without the script.
-// The script only replaces the parts that have changed.
+// A Source reads the cluster with the permissions of the viewer. After a change, the hub takes a snapshot and notifies
+// the open pages, which request their content again. A page depends only on the snapshot and the URL, so every view can
+// be bookmarked. Pages work without the script, which only replaces changed parts.
 //
 // The server is for one user on one computer. It listens on a loopback address, and access.go decides which requests
-// are allowed. Nothing in this package changes the cluster, because a Source can only read.
+// are allowed. Nothing in this package changes the cluster.
 package ui

@@ -12,24 +12,21 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresPerPage is the maximum number of rows on a page of failures. The number is low, because the message in each
-// row may have 1024 bytes.
+// failuresPerPage is low, because each message may have 1024 bytes.
 const failuresPerPage = 50
 
-// failuresBody is the template data for the page of failures. The page lists machines that are broken now, and machines
-// that were broken earlier.
+// failuresBody has the machines that are broken now, and those that were broken earlier.
 type failuresBody struct {
-	Query  string
-	Rows   []failureRow
-	Paging Paging
-	// AllNamespaces is true if the page shows objects of all namespaces.
+	Query         string
+	Rows          []failureRow
+	Paging        Paging
 	AllNamespaces bool
 }
 
-// failureRow is a failure of a machine, with the current state of the machine.
+// failureRow is a failure with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// The field There is true if the machine still exists. In this case, State is the phase of the machine.
+	// There is true if the machine still exists in the phase State.
 	There bool
 	State string
 }
@@ -63,9 +60,8 @@ func failuresPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s; machines that are broken now: %d", wording.Count(len(rows), "failure"), broken)}, nil
 }
 
-// failures returns the failures that the status of each deployment lists. It adds the machines that are broken now but
-// are not listed. A broken machine is not listed if it has no deployment, or if its deployment had too many failures to
-// list all of them.
+// failures returns the failures in the status of each deployment. It adds broken machines that are not listed, because
+// they have no deployment or there were too many failures.
 func failures(s *Snapshot) []why.Failure {
 	all := append([]why.Failure(nil), s.Status.RecentFailures...)
 	known := map[types.NamespacedName]bool{}

@@ -24,7 +24,6 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fake is a Source for tests. It returns the objects that a test has stored in it.
 type fake struct {
 	mu      sync.Mutex
 	facts   fleet.Facts
@@ -52,7 +51,7 @@ func (f *fake) Facts(context.Context) (fleet.Facts, error) {
 	return f.facts, f.err
 }
 
-// change calls a function that modifies the facts, and then signals the change like a watch.
+// change modifies the facts and signals the change like a watch.
 func (f *fake) change(change func(*fleet.Facts)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +94,7 @@ func (f *fake) Plan(_ context.Context, manifest string) ([]*preview.Plan, error)
 	return f.plans, f.planErr
 }
 
-// add adds a deployment with one set, and with machines in three zones.
+// add adds a deployment with one set, and machines in three zones.
 func (f *fake) add(namespace, name string, machines int,
 	change func(i int, m *v1beta1.Machine)) *v1beta1.MachineDeployment {
 	yes, n := true, int32(machines)
@@ -140,7 +139,6 @@ func fail(message string) func(*v1beta1.Machine) {
 	}
 }
 
-// browser sends requests like a browser that has the cookie of a server.
 type browser struct {
 	t       *testing.T
 	server  *Server
@@ -148,7 +146,6 @@ type browser struct {
 	cookie  *http.Cookie
 }
 
-// listen returns a server that shows the given source. The server is closed when the test ends.
 func listen(t *testing.T, source Source) *Server {
 	t.Helper()
 	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source, Now: func() time.Time { return noon }})
@@ -159,7 +156,6 @@ func listen(t *testing.T, source Source) *Server {
 	return s
 }
 
-// open starts a server, and returns a browser that has opened the link of this server.
 func open(t *testing.T, source Source) *browser {
 	t.Helper()
 	s := listen(t, source)
@@ -195,7 +191,7 @@ func (b *browser) send(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// get requests a page and returns its content. The response must have the given status code.
+// get returns a page. The response must have the given status code.
 func (b *browser) get(path string, code int) string {
 	b.t.Helper()
 	answer := b.send(b.request("GET", path, ""))

@@ -10,32 +10,30 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// Users can filter machines by phase, or by one of these two states. An unsettled machine waits for something. A broken
-// machine failed or is unhealthy.
+// An unsettled machine waits for something. A broken machine failed or is unhealthy.
 const (
 	unsettledState = "unsettled"
 	brokenState    = "broken"
 )
 
-// noZone is the value of Filter.Zone that selects machines without a zone.
 const noZone = "-"
 
-// Filter selects and sorts machines. Its fields are the parameters of the URL.
+// Filter selects and sorts machines. Its fields are URL parameters.
 type Filter struct {
-	// Query is a text that the name of the machine, of its Node or of its instance must contain.
+	// Query is a part of the name of the machine, its Node or its instance.
 	Query string
-	// Namespace, Deployment and Set are names. Deployment may include a namespace, for example prod/web.
+	// Namespace, Deployment and Set are names. Deployment may include a namespace, such as prod/web.
 	Namespace, Deployment, Set string
-	// Zone is the zone of the instance. The value "-" selects machines without a zone.
+	// Zone is the zone of the instance, or "-" for machines without a zone.
 	Zone string
-	// State is a phase, or one of the values unsettled and broken.
+	// State is a phase, unsettled or broken.
 	State string
-	// Sort is one of name, state, zone, node and age. A minus sign before the value reverses the order.
+	// Sort is name, state, zone, node or age. A minus sign reverses the order.
 	Sort string
 	Page int
 }
 
-// filterOf parses the parameters of a URL. It ignores unknown parameters.
+// filterOf parses URL parameters. Unknown ones are ignored.
 func filterOf(q url.Values) Filter {
 	f := Filter{Query: strings.TrimSpace(q.Get("q")), Namespace: q.Get("namespace"), Deployment: q.Get("deployment"),
 		Set: q.Get("set"), Zone: q.Get("zone"), State: q.Get("state"), Sort: q.Get("sort")}
@@ -46,8 +44,7 @@ func filterOf(q url.Values) Filter {
 	return f
 }
 
-// values converts the filter to the parameters of a URL. Parameters with default values are omitted, so that each view
-// has only one URL.
+// values returns the URL parameters. Default values are omitted, so that each view has one URL.
 func (f Filter) values() url.Values {
 	v := url.Values{"q": {f.Query}, "namespace": {f.Namespace}, "deployment": {f.Deployment}, "set": {f.Set},
 		"zone": {f.Zone}, "state": {f.State}, "sort": {f.Sort}}
@@ -57,17 +54,15 @@ func (f Filter) values() url.Values {
 	return v
 }
 
-// URL returns the URL of the page that lists the selected machines.
+// URL returns the URL that lists the selected machines.
 func (f Filter) URL() string { return withQuery("/machines", f.values()) }
 
-// pageURL returns the URL of the list for the given page number.
 func (f Filter) pageURL(page int) string {
 	f.Page = page
 	return f.URL()
 }
 
-// By returns the URL of the list with the given sort order. If the list already has this order, By returns the URL for
-// the reverse order.
+// By returns the URL of the list in the given order, or in the reverse order if it already has this one.
 func (f Filter) By(order string) string {
 	if f.sorted() == order {
 		order = "-" + order
@@ -79,7 +74,7 @@ func (f Filter) By(order string) string {
 	return f.URL()
 }
 
-// Sorted returns the value of the attribute aria-sort for a column.
+// Sorted returns the attribute aria-sort of a column.
 func (f Filter) Sorted(order string) string {
 	switch f.sorted() {
 	case order:
@@ -92,13 +87,12 @@ func (f Filter) Sorted(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// Empty reports whether no filter is set, so that all machines are selected.
+// Empty reports whether all machines are selected.
 func (f Filter) Empty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}
 }
 
-// matches reports whether the filter selects the given machine.
 func (f Filter) matches(m *fleet.Machine) bool {
 	if f.Namespace != "" && m.Namespace != f.Namespace || f.Set != "" && m.Set != f.Set {
 		return false
@@ -137,8 +131,7 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// orders maps each value of Filter.Sort to a function that compares two machines. The machines are already sorted by
-// name, so equal machines stay in the order of their names.
+// orders are the comparison functions for Filter.Sort. Equal machines stay sorted by name.
 var orders = map[string]func(a, b *fleet.Machine) int{
 	"name": func(a, b *fleet.Machine) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
@@ -151,8 +144,6 @@ var orders = map[string]func(a, b *fleet.Machine) int{
 	"age":  func(a, b *fleet.Machine) int { return b.Created.Compare(a.Created) },
 }
 
-// urgency returns the sort key of a machine: broken machines come first, then machines that wait for something, then
-// all other machines.
 func urgency(m *fleet.Machine) int {
 	switch {
 	case fleet.ToneOf(m.State) == fleet.Bad:
@@ -163,7 +154,7 @@ func urgency(m *fleet.Machine) int {
 	return 2
 }
 
-// choose returns the machines that the filter selects, in the selected order. It does not change the argument.
+// choose returns the selected machines in the selected order. It does not change its argument.
 func (f Filter) choose(all []fleet.Machine) []*fleet.Machine {
 	chosen := make([]*fleet.Machine, 0, len(all))
 	for i := range all {

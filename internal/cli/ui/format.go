@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// functions returns the functions that templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"clean": printer.Clean,
@@ -34,8 +33,7 @@ func functions() template.FuncMap {
 	}
 }
 
-// aboutURL returns the URL of the page about an object. The argument about is the object in the form TYPE/NAME. If
-// there is no page about the object, aboutURL returns an empty string.
+// aboutURL returns the URL of the page about TYPE/NAME, or "".
 func aboutURL(namespace, about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	switch {
@@ -51,7 +49,7 @@ func aboutURL(namespace, about string) string {
 	return ""
 }
 
-// dict builds a map from alternating names and values, so that a template can be called with several arguments.
+// dict builds a map from alternating names and values. It passes several arguments to a template.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -64,20 +62,19 @@ func dict(pairs ...any) (map[string]any, error) {
 	return all, nil
 }
 
-// State is a word that is shown with a color and an icon. Tone determines the color and the icon.
+// State is a word with a color and an icon, which Tone determines.
 type State struct {
 	Word string
 	Tone fleet.Tone
 }
 
-// Moment contains the texts with which a page shows a time.
+// Moment is how a page shows a time.
 type Moment struct {
-	// Machine is the time in RFC 3339 format. Exact is the time as readable text. Words describes the time relative to
-	// now.
+	// Machine is the time in RFC 3339. Exact is readable text. Words is relative to now.
 	Machine, Exact, Words string
 }
 
-// At returns the texts with which a page shows a time. If the time is zero, At returns nil.
+// At returns how a page shows a time. It is nil for a zero time.
 func (v view) At(t any) *Moment {
 	var at time.Time
 	switch t := t.(type) {
@@ -101,21 +98,19 @@ func (v view) At(t any) *Moment {
 	return m
 }
 
-// Active reports whether the entry for path in the navigation must be highlighted. This is the entry for the current
-// page or its parent page.
+// Active reports whether the navigation entry for path is highlighted: the current page or its parent.
 func (v view) Active(path string) bool {
 	return v.Path == path || path != "/" && strings.HasPrefix(v.Path, path+"/") ||
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar. The field At is the position at which the segment starts, and Long is the length of the
-// segment. Both are in thousandths of the length of the bar.
+// Segment is a part of a bar. At is its start and Long its length, in thousandths of the bar.
 type Segment struct {
 	Class    string
 	At, Long int
 }
 
-// Segments returns the parts of the bar, from left to right. If machines are missing, the end of the bar stays empty.
+// Segments returns the parts of the bar from left to right. Missing machines leave the end empty.
 func (b Bar) Segments() []Segment {
 	total := b.Total()
 	if total == 0 {
@@ -130,8 +125,7 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		// Every segment has a minimum length, so that even one machine among ten thousand is visible. To make room, the
-		// longest segment is shortened.
+		// A minimum length makes one machine among ten thousand visible. The longest segment makes room.
 		long := max(1000*part.n/total, 8)
 		counted += part.n
 		segments = append(segments, Segment{Class: part.class, Long: long})
@@ -171,18 +165,16 @@ func (b Bar) Words() string {
 	return strings.Join(parts, ", ")
 }
 
-// Paging describes which part of a list a page shows.
+// Paging is the part of a list that a page shows.
 type Paging struct {
-	// From and To are the numbers of the first and the last row on the page. Row numbers start at 1. Total is the number
-	// of rows on all pages.
+	// From and To are the first and the last row on the page, counted from 1. Total is the number of rows on all pages.
 	From, To, Total int
 	// Page is the number of this page. Pages is the number of pages.
 	Page, Pages int
-	// Previous, Next, First and Last are the URLs of other pages. A URL is empty if there is no such page.
+	// Previous, Next, First and Last are URLs of other pages, or empty.
 	Previous, Next, First, Last string
 }
 
-// paginate returns the items of a list that belong on one page, and the links to the other pages.
 func paginate[T any](all []T, number, size int, address func(page int) string) ([]T, Paging) {
 	pages := max(1, (len(all)+size-1)/size)
 	number = min(max(number, 1), pages)

@@ -7,19 +7,17 @@ import (
 )
 
 const (
-	// minPause is the minimum time for which the hub collects changes before it takes a snapshot.
+	// minPause is how long the hub collects changes before a snapshot.
 	minPause = 250 * time.Millisecond
-	// rereadPeriod is the time after which the hub takes a snapshot even if no change was reported. This is necessary
-	// because Leases are not watched.
+	// rereadPeriod is the maximum time between two snapshots, because Leases are not watched.
 	rereadPeriod = 10 * time.Second
-	// readTimeout is the maximum time for one read. After this time, the pages report that the cluster does not answer.
+	// readTimeout is the maximum time for one read. Then the pages report that the cluster does not answer.
 	readTimeout = 10 * time.Second
-	// pauseFactor determines the pause after each read: the hub pauses for pauseFactor times the duration of the read.
-	// This limits the CPU usage of this computer if a large fleet changes all the time.
+	// pauseFactor is the pause after a read, as a multiple of the read's duration. It limits the CPU usage for a large
+	// fleet.
 	pauseFactor = 4
 )
 
-// hub stores the latest snapshot, and notifies its subscribers when there is a new snapshot.
 type hub struct {
 	source Source
 	now    func() time.Time
@@ -33,7 +31,7 @@ func newHub(source Source, now func() time.Time) *hub {
 	return &hub{source: source, now: now, subscribers: map[chan uint64]struct{}{}}
 }
 
-// run takes snapshots until ctx ends. The first snapshot must exist before run is called.
+// run takes snapshots until ctx ends. The first snapshot must exist before.
 func (h *hub) run(ctx context.Context) {
 	reread := time.NewTicker(rereadPeriod)
 	defer reread.Stop()
@@ -51,12 +49,12 @@ func (h *hub) run(ctx context.Context) {
 		case <-reread.C:
 		}
 		begun := h.now()
-		_ = h.read(ctx, changed) // If an error occurs, the hub keeps the previous snapshot.
+		_ = h.read(ctx, changed) // After an error, the hub keeps the previous snapshot.
 		pause = max(minPause, pauseFactor*h.now().Sub(begun))
 	}
 }
 
-// wait waits for the given duration. If ctx ends earlier, wait returns false.
+// wait returns false if ctx ends before the given duration.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -68,8 +66,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read takes a snapshot. If the cluster does not answer, the new snapshot has the content of the previous snapshot,
-// with the time at which the connection was lost.
+// read takes a snapshot. During an outage, it copies the previous one and adds the time of the loss.
 func (h *hub) read(ctx context.Context, changed bool) error {
 	reading, end := context.WithTimeout(ctx, readTimeout)
 	facts, err := h.source.Facts(reading)
@@ -107,7 +104,7 @@ func (h *hub) read(ctx context.Context, changed bool) error {
 	}
 	for subscriber := range h.subscribers {
 		select {
-		case <-subscriber: // Only the latest version counts.
+		case <-subscriber:
 		default:
 		}
 		subscriber <- next.Version
@@ -115,17 +112,15 @@ func (h *hub) read(ctx context.Context, changed bool) error {
 	return nil
 }
 
-// snapshot returns the latest snapshot, or nil if there is no snapshot yet.
 func (h *hub) snapshot() *Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last
 }
 
-// subscribe returns a channel that receives the version of each later snapshot. The caller must call end to
-// unsubscribe.
+// subscribe returns a channel for the versions of later snapshots. The caller must call end.
 func (h *hub) subscribe() (versions <-chan uint64, end func()) {
-	// The channel can hold only one version. If a subscriber is slow, it receives only the latest version.
+	// A slow subscriber receives only the latest version.
 	c := make(chan uint64, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

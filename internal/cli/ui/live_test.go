@@ -20,13 +20,13 @@ func keyOf(d *v1beta1.MachineDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 }
 
-// runningServer is an HTTP client for a running server, with the cookie of that server.
+// runningServer is a client of a running server, with its cookie.
 type runningServer struct {
 	*http.Client
 	base, cookie string
 }
 
-// serve runs a server until the test ends, and then checks that the server ends even if streams are open.
+// serve runs a server until the test ends. Open streams must not keep the server alive.
 func serve(t *testing.T, source Source) runningServer {
 	t.Helper()
 	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source})
@@ -55,7 +55,6 @@ func serve(t *testing.T, source Source) runningServer {
 	return c
 }
 
-// stream opens the stream of changes. It returns a channel with the versions that the server sends.
 func (s runningServer) stream(t *testing.T) <-chan string {
 	t.Helper()
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/events", nil)
@@ -108,7 +107,6 @@ func TestStreamSendsEachChange(t *testing.T) {
 	}
 }
 
-// While the cluster does not answer, pages show the last known state and its age.
 func TestPagesShowLastStateDuringOutage(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 1, nil)
@@ -152,7 +150,6 @@ func TestNumberOfStreamsIsLimited(t *testing.T) {
 	b.get("/events", http.StatusServiceUnavailable)
 }
 
-// If the cluster cannot be read at the start, Listen returns an error.
 func TestListenFailsWithoutFirstRead(t *testing.T) {
 	f := newFake()
 	f.err = errors.New("you may not list machines")

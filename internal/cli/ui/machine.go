@@ -14,36 +14,32 @@ import (
 )
 
 const (
-	// maxMoments and maxAddresses are the maximum numbers of history entries and addresses on the page of a machine. These
-	// limits keep the page short even if there are many events.
+	// maxMoments and maxAddresses keep the page of a machine short.
 	maxMoments   = 60
 	maxAddresses = 20
 )
 
-// machineBody is the template data for the page of a machine.
 type machineBody struct {
 	Machine fleet.Machine
-	// Object is the Machine as it was read from the API server.
+	// Object is the Machine from the API server.
 	Object *v1beta1.Machine
-	// Set and Deployment are the owners of the machine. Each is nil if the machine has no such owner.
+	// Set and Deployment are the owners of the machine, or nil.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
 	Why        why.View
-	// Operations are the operations in the timeline. The latest operation comes first.
+	// Operations are the operations of the timeline, latest first.
 	Operations []operation
-	// History lists what happened to the machine. The latest entry comes first.
+	// History is what happened to the machine, latest first.
 	History []why.Moment
-	// Earlier is the number of history entries that are not shown.
+	// Earlier is the number of hidden history entries.
 	Earlier int
-	// If the events could not be read, NoEvents explains why.
+	// NoEvents explains why the events could not be read, or is empty.
 	NoEvents string
-	// Drain is the condition Drained and Volumes is the condition VolumesDetached. Each is nil if the machine does not
-	// have the condition.
+	// Drain and Volumes are the conditions Drained and VolumesDetached, or nil.
 	Drain, Volumes *metav1.Condition
 	Addresses      []address
 }
 
-// address is an address of the instance.
 type address struct{ Type, Address string }
 
 func machinePage(r *request) (*page, error) {
@@ -78,8 +74,8 @@ func machinePage(r *request) (*page, error) {
 	return &page{title: "Machine " + m.Name, template: "machine", body: b, summary: summary}, nil
 }
 
-// missingMachine returns the error page for a machine that does not exist. If the status of a deployment still lists a
-// failure of the machine, the page shows this failure.
+// missingMachine returns the error page for a machine that does not exist. The page shows failures that a deployment
+// still lists.
 func missingMachine(r *request, key types.NamespacedName) (*page, error) {
 	for _, f := range r.snapshot.Status.RecentFailures {
 		if f.Namespace == key.Namespace && f.Machine == key.Name {
@@ -90,7 +86,7 @@ func missingMachine(r *request, key types.NamespacedName) (*page, error) {
 	return nil, notFound("The machine %s does not exist in namespace %s, or you may not see it.", key.Name, key.Namespace)
 }
 
-// Labels describes how many labels, annotations and taints spec.node has.
+// Labels counts the labels, annotations and taints of spec.node.
 func (b machineBody) Labels() string {
 	node := b.Object.Spec.Node
 	return fmt.Sprintf("%d labels, %d annotations, %d taints", len(node.Labels), len(node.Annotations), len(node.Taints))

@@ -9,25 +9,20 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// machinesPerPage is the maximum number of rows on a page of machines. This limit keeps pages small even if the fleet
-// is large.
 const machinesPerPage = 100
 
-// maxChoices is the maximum number of choices in the list of a filter. If there are more values, the page has a text
-// field instead of a list.
+// maxChoices limits the choices of a filter. With more values, the page has a text field instead.
 const maxChoices = 100
 
-// machinesBody is the template data for the page of machines.
 type machinesBody struct {
 	Filter   Filter
 	Machines []*fleet.Machine
 	Paging   Paging
-	// Deployments, Zones, States and Namespaces are the choices in the lists of the filters. A list that would have more
-	// than maxChoices choices is empty.
+	// Deployments, Zones, States and Namespaces are the choices of the filters. A list with more than maxChoices is
+	// empty.
 	Deployments, Zones, States, Namespaces []string
 	// NoZone is true if some machines have no zone.
-	NoZone bool
-	// AllNamespaces is true if the page shows objects of all namespaces.
+	NoZone        bool
 	AllNamespaces bool
 }
 
@@ -47,8 +42,7 @@ func machinesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s, %d waiting", wording.Count(len(chosen), "machine"), waiting)}, nil
 }
 
-// choices returns the choices in the lists of the filters. If qualified is true, the names of deployments include the
-// namespace.
+// choices returns the choices of the filters. If qualified is true, names of deployments include the namespace.
 func choices(s *Snapshot, qualified bool) (deployments, zones, states, namespaces []string, noZone bool) {
 	names, phases, spaces := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for key := range s.deployments {

@@ -8,17 +8,14 @@ import (
 	"machinist.dev/machinist/internal/cli/timeline"
 )
 
-// maxSteps and maxOperations are the maximum numbers of steps and operations that the page of a machine shows.
 const maxSteps, maxOperations = 30, 6
 
-// operation is the template data for an operation in the timeline of a machine.
 type operation struct {
 	timeline.Operation
 	Took  string
 	Steps []step
 }
 
-// step is a step of an operation. A bar shows which part of the operation's duration the step took.
 type step struct {
 	timeline.Step
 	Took     string
@@ -26,7 +23,6 @@ type step struct {
 	Segments []Segment
 }
 
-// operationsOf returns the operations in a timeline. The latest operation comes first.
 func operationsOf(t timeline.Timeline) []operation {
 	all := make([]operation, 0, len(t.Operations))
 	for _, o := range t.Operations {

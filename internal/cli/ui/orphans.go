@@ -9,27 +9,24 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// orphansPerPage is the maximum number of instances on a page of orphans.
 const orphansPerPage = 100
 
-// orphansBody is the template data for the page of orphans. The page shows the same information as "machinist orphans".
+// orphansBody shows the same as "machinist orphans".
 type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// Elsewhere is the number of instances that are not shown because their former machine was in another namespace.
+	// Elsewhere is the number of hidden instances, whose former machine was in another namespace.
 	Elsewhere int
 	Unread    []string
 }
 
-// orphanReport is the report of a provider process.
 type orphanReport struct {
 	fleet.OrphanReport
-	// Checks describes how often the provider process checks its cloud.
+	// Checks says how often the provider process checks its cloud.
 	Checks string
 }
 
-// orphanRow is the row for one instance without a Machine.
 type orphanRow struct {
 	Provider, Instance, Machine, Source string
 	FirstSeen                           time.Time

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// deploymentsPerPage is the maximum number of deployments on a page of the overview.
 	deploymentsPerPage = 50
-	// maxRows is the maximum number of rows in each of the other tables of the overview.
+	// maxRows limits the rows of each other table of the overview.
 	maxRows = 20
 )
 
-// overviewBody is the template data for the overview. The overview shows the same information as "machinist status".
+// overviewBody shows the same as "machinist status".
 type overviewBody struct {
 	Status fleet.Status
 	Query  string
@@ -29,26 +28,23 @@ type overviewBody struct {
 	// Rows are the deployments on this page.
 	Rows   []deploymentRow
 	Paging Paging
-	// Totals contains the numbers of machines in the whole fleet.
+	// Totals are the numbers of machines in the whole fleet.
 	Totals totals
-	// Troubles contains a sentence for each process that is not running.
+	// Troubles has a sentence for each process that is not running.
 	Troubles []string
-	// Failures are the latest failures, newest first. MoreFailures is the number of failures that are not shown.
-	Failures     []why.Failure
-	MoreFailures int
-	// AllNamespaces is true if the page shows objects of all namespaces.
+	// Failures are the latest failures, newest first. MoreFailures is the number of hidden ones.
+	Failures      []why.Failure
+	MoreFailures  int
 	AllNamespaces bool
 }
 
-// deploymentRow is the row for one deployment.
 type deploymentRow struct {
 	fleet.Scaled
 	Bar Bar
 }
 
-// totals contains the numbers of machines by state. Leaving machines are being deleted. Broken machines failed or are
-// unhealthy. Settled machines are not waiting for anything. Coming is the number of all other machines. Each machine is
-// counted in exactly one of these numbers, and in Machines.
+// totals counts machines by state. Leaving machines are being deleted. Broken machines failed or are unhealthy. Settled
+// machines wait for nothing. Coming is the rest. Each machine counts once.
 type totals struct {
 	Machines, Settled, Coming, Broken, Leaving int
 }
@@ -103,8 +99,7 @@ func overviewPage(r *request) (*page, error) {
 	return &page{title: "Fleets", template: "overview", body: b, summary: overviewSummary(b, rows)}, nil
 }
 
-// overviewSummary describes the fleet in one sentence. When the fleet changes, screen readers read this sentence to the
-// user.
+// overviewSummary describes the fleet in one sentence. Screen readers read it after a change.
 func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	parts := []string{fmt.Sprintf("%s, %d healthy", wording.Count(b.Totals.Machines, "machine"), b.Totals.Settled)}
 	if b.Totals.Broken > 0 {
@@ -124,5 +119,5 @@ func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// Cut returns how many rows of a table with n rows the page shows.
+// Cut returns how many of n rows the page shows.
 func (b overviewBody) Cut(n int) int { return min(n, maxRows) }

@@ -10,35 +10,28 @@ import (
 )
 
 const (
-	// treesPerPage is the maximum number of deployments on a page.
 	treesPerPage = 20
-	// leavesPerPage is the maximum number of machines on a page. If there are more, the page shows only the machines of
-	// the first deployments.
+	// leavesPerPage limits the machines on a page. The first deployments come first.
 	leavesPerPage = 240
-	// leavesOfSet is the maximum number of machines that the page shows for one set.
-	leavesOfSet = 60
+	leavesOfSet   = 60
 )
 
-// ownershipBody is the template data for the ownership page, which shows trees of deployments, sets, machines and
-// Nodes.
+// ownershipBody shows trees of deployments, sets, machines and Nodes.
 type ownershipBody struct {
-	Query  string
-	Trees  []branch
-	Paging Paging
-	// AllNamespaces is true if the page shows objects of all namespaces.
+	Query         string
+	Trees         []branch
+	Paging        Paging
 	AllNamespaces bool
 }
 
-// branch is an object in the tree, with the objects below it that the page shows.
 type branch struct {
 	fleet.Branch
 	Branches []branch
-	// Machines is the number of machines below the object in the tree. Hidden is the number of the object's direct
-	// children that the page does not show.
+	// Machines is the number of machines below the object. Hidden is the number of hidden direct children.
 	Machines, Hidden int
-	// Open is true if the page shows the branch expanded.
+	// Open is true for an expanded branch.
 	Open bool
-	// URL is the URL of the page that lists the machines of the object.
+	// URL lists the machines of the object.
 	URL string
 }
 
@@ -68,9 +61,8 @@ func ownershipPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s shown", wording.Count(len(items), "tree"))}, nil
 }
 
-// search looks for objects in a branch. It finds an object if the name of the object, or of its Node, contains the
-// query. The result consists of the objects found, their owners, and the objects that they own. If nothing is found,
-// search returns false.
+// search reduces a branch to objects whose name or Node contains the query, with their owners and what they own. It
+// returns false if there are none.
 func search(b fleet.Branch, query string) (fleet.Branch, bool) {
 	if contains(b.Name, query) || contains(b.Node, query) {
 		return b, true
@@ -85,8 +77,7 @@ func search(b fleet.Branch, query string) (fleet.Branch, bool) {
 	return b, len(found) > 0
 }
 
-// draw returns the part of a branch that the page shows. The argument left is the number of machines that may still be
-// added to the page.
+// draw returns the visible part of a branch. left is how many machines the page can still show.
 func draw(b fleet.Branch, deployment string, left *int) branch {
 	drawn := branch{Branch: b, Open: *left > 0}
 	drawn.Children = nil

@@ -25,28 +25,26 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// page is the content of a page. The field template is the name of the template, which can use the body as .Body.
+// page is the content of a page. Its template uses the body as .Body.
 type page struct {
 	title    string
 	template string
 	body     any
-	// summary is a text that screen readers read to the user when the page changes.
+	// summary is what screen readers read when the page changes.
 	summary string
 	// status is the HTTP status code. The default is 200.
 	status int
 }
 
-// request is a request for a page.
 type request struct {
 	*http.Request
 	server   *Server
 	snapshot *Snapshot
 	query    url.Values
-	// now is the current time according to the clock of the API server.
+	// now is the current time of the API server.
 	now time.Time
 }
 
-// pageError is an error that is shown to the user as a page.
 type pageError struct {
 	status  int
 	message string
@@ -58,11 +56,10 @@ func notFound(format string, args ...any) error {
 	return &pageError{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// pages contains the templates, by the name of the page, and the files that pages load.
+// pages has the templates by page name, and the files that pages load.
 type pages struct {
 	templates map[string]*template.Template
-	// assets are the files that pages load. digest is a hash of all these files. Browsers cache the files until the digest
-	// changes.
+	// assets are the files that pages load. Browsers cache them until digest changes, a hash of all files.
 	assets map[string][]byte
 	digest string
 }
@@ -101,12 +98,11 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// view is the data that a template receives.
 type view struct {
 	Title   string
 	Summary string
 	Body    any
-	// Path is the path of the page's URL, without the query.
+	// Path is the path of the URL without the query.
 	Path     string
 	Scope    Scope
 	Snapshot *Snapshot
@@ -115,16 +111,15 @@ type view struct {
 	Release  string
 }
 
-// pageTimeout is the time limit for requests for pages. planTimeout is the time limit for requests for plans.
+// pageTimeout and planTimeout limit requests for pages and for plans.
 const (
 	pageTimeout = 10 * time.Second
 	planTimeout = time.Minute
 )
 
-// fragmentHeader is a request header. The script sets this header to receive only the part of a page that can change.
+// fragmentHeader requests only the part of a page that can change.
 const fragmentHeader = "X-Machinist-Fragment"
 
-// answer renders a page and sends it as the response.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*request) (*page, error)) {
 	snapshot := s.hub.snapshot()
 	limit := pageTimeout
@@ -170,8 +165,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	_, _ = w.Write(content)
 }
 
-// dropInvisible removes control characters, and characters that change the direction of text or hide text. Templates
-// escape markup in names and messages, but not these characters.
+// dropInvisible removes control characters, and characters that hide text or change its direction. Templates escape
+// only markup.
 func dropInvisible(r rune) rune {
 	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 		return -1
@@ -191,7 +186,7 @@ func errorPage(err error) *page {
 	return p
 }
 
-// asset sends a file that pages load. Browsers may cache the file forever, because the URL contains the digest.
+// asset sends a file. Browsers may cache it forever, because its URL contains the digest.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	content, exists := s.pages.assets[name]
@@ -208,12 +203,12 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// objectPath returns the path of the page about an object, for example /machines/prod/web-1.
+// objectPath returns the path of the page about an object, such as /machines/prod/web-1.
 func objectPath(kind, namespace, name string) string {
 	return "/" + kind + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-// withQuery adds all parameters that are not empty to a path.
+// withQuery adds the parameters that are not empty to a path.
 func withQuery(path string, parameters url.Values) string {
 	for name, values := range parameters {
 		if strings.Join(values, "") == "" {

@@ -19,10 +19,8 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// maxBytes is the maximum size of a page in bytes.
 const maxBytes = 150_000
 
-// allURLs returns at least one URL for each kind of page.
 func allURLs(s *fake) []string {
 	m, d := s.facts.Machines[0], s.facts.Deployments[0]
 	return []string{"/", "/?state=Complete&page=2", "/machines", "/machines?page=7", "/machines?state=broken&sort=-age",
@@ -30,7 +28,7 @@ func allURLs(s *fake) []string {
 		"/ownership?q=" + d.Name, "/failures", "/orphans", "/plan"}
 }
 
-// largeFleet returns a fleet of 10,000 machines. All lists and texts have their maximum length.
+// largeFleet returns 10,000 machines, with lists and texts of maximum length.
 func largeFleet() *fake {
 	f := newFake()
 	long := strings.Repeat("what the cloud says about it ", 40)[:1024]
@@ -72,7 +70,6 @@ func TestPagesOfTenThousandMachinesAreSmall(t *testing.T) {
 	}
 }
 
-// If a name or message contains markup, the page shows the markup as text.
 func TestMarkupInNamesAndMessagesIsEscaped(t *testing.T) {
 	f := newFake()
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}` + "\x1b[2J\u202e"
@@ -186,8 +183,6 @@ func TestPagingLinks(t *testing.T) {
 	}
 }
 
-// The failure of a machine stays visible after the machine was deleted. The page of the deleted machine shows the
-// failure too.
 func TestFailuresStayVisible(t *testing.T) {
 	f := newFake()
 	at := metav1.NewTime(noon.Add(-5 * time.Minute))

@@ -7,24 +7,23 @@ import (
 	"machinist.dev/machinist/internal/cli/preview"
 )
 
-// maxPlanned is the maximum number of plans on the page, and the maximum number of changes and rows of each plan.
+// maxPlanned limits the plans on the page, and the changes and rows of each plan.
 const maxPlanned = 60
 
-// planBody is the template data for the page of plans. The page shows the same information as "machinist plan".
+// planBody shows the same as "machinist plan".
 type planBody struct {
 	Manifest string
 	Plans    []planned
-	// The field Left contains the number of plans that the page does not show.
+	// Left is the number of hidden plans.
 	Left int
-	// Failure is the error message if the plans could not be computed.
+	// Failure explains why the plans could not be computed.
 	Failure string
 }
 
-// planned is a plan with the rows of its table of waves.
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
-	// The field Left contains the number of rows that the page does not show.
+	// Left is the number of hidden rows.
 	Left int
 }
 
@@ -42,7 +41,7 @@ func planPage(r *request) (*page, error) {
 		return nil, &pageError{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
 	}
 	b := planBody{Manifest: r.PostForm.Get("manifest")}
-	// Compute only one plan at a time, because the simulation of a large rollout uses a whole CPU core.
+	// The simulation of a large rollout uses a whole CPU core, so compute one plan at a time.
 	select {
 	case r.server.planning <- struct{}{}:
 		defer func() { <-r.server.planning }()
@@ -69,5 +68,5 @@ func planPage(r *request) (*page, error) {
 	return p, nil
 }
 
-// Shown returns the first maxPlanned changes, because the page does not show more.
+// Shown returns the first maxPlanned changes.
 func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

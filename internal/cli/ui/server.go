@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Options configures a Server.
+// Options configure a Server.
 type Options struct {
 	// Source reads the cluster. It is required.
 	Source Source
-	// Now returns the current time of the local clock. The default is time.Now.
+	// Now returns the local time. The default is time.Now.
 	Now func() time.Time
-	// When a browser has used a link, Used is called with the next link. Used may be nil.
+	// Used is called with the next link after a link was used. It may be nil.
 	Used func(link string)
 }
 
@@ -27,25 +27,23 @@ type Server struct {
 	access   *access
 	listener net.Listener
 	pages    *pages
-	// planning is a semaphore with one slot, so that only one plan is computed at a time.
+	// planning is a semaphore for computing one plan at a time.
 	planning chan struct{}
-	// streams is a semaphore. Each page that receives updates occupies one slot.
+	// streams is a semaphore for pages that receive updates.
 	streams chan struct{}
-	// ended is closed when the server shuts down, so that streams end too.
+	// ended is closed at shutdown, so that streams end too.
 	ended chan struct{}
 }
 
 const (
-	// maxStreams is the maximum number of pages that receive updates at the same time.
 	maxStreams = 64
-	// maxBody is the maximum size of a manifest for a plan, in bytes.
+	// maxBody is the maximum size of a manifest in bytes.
 	maxBody = 1 << 20
-	// shutdownGrace is the maximum time for which the server waits for requests in progress before it shuts down.
+	// shutdownGrace is how long a shutdown waits for requests in progress.
 	shutdownGrace = 2 * time.Second
 )
 
-// Listen reads the fleet for the first time, and listens on a loopback address. The caller must then call Serve to
-// answer requests.
+// Listen reads the fleet for the first time, and listens on a loopback address. Call Serve to answer requests.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	if !Loopback(address) {
 		return nil, fmt.Errorf("listen on %q: the address must be a loopback address with a port, such as 127.0.0.1:0", address)
@@ -76,7 +74,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Link returns a link that opens the fleet view in a browser. Each link can be used only once.
+// Link returns a link for a browser. Each link works only once.
 func (s *Server) Link() string { return s.link(s.access.newToken()) }
 
 func (s *Server) link(token string) string {
@@ -105,7 +103,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
-			_ = server.Close() // Abort the requests that take too long.
+			_ = server.Close()
 		}
 	}
 	stop()

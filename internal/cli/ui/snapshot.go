@@ -15,19 +15,17 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Snapshot is the state of the fleet at one point in time, with indexes that pages need. A Snapshot is immutable.
+// Snapshot is the immutable state of the fleet at one point in time.
 type Snapshot struct {
-	// Version is the number of the snapshot. Each new snapshot has a higher number.
+	// Version increases with each snapshot.
 	Version uint64
-	// Status is the view that "machinist status" prints.
+	// Status is the view of "machinist status".
 	Status fleet.Status
 	// Machines are all machines, sorted by namespace and name.
 	Machines []fleet.Machine
-	// Zones are the sorted names of all zones that contain machines. If some machines have no zone, Zones contains an
-	// empty string.
+	// Zones are the sorted zones of all machines. An empty string stands for machines without a zone.
 	Zones []string
-	// LostSince is the time at which the cluster stopped answering, or zero while the cluster answers. LostWhy is the
-	// error message.
+	// LostSince is when the cluster stopped answering, or zero. LostWhy is the error.
 	LostSince time.Time
 	LostWhy   string
 
@@ -36,28 +34,25 @@ type Snapshot struct {
 	deployments map[types.NamespacedName]*v1beta1.MachineDeployment
 	machines    map[types.NamespacedName]*v1beta1.Machine
 	bars        map[types.NamespacedName]Bar
-	// tree returns the view that "machinist tree" prints. The view is computed by the first call.
+	// tree returns the view of "machinist tree", computed on the first call.
 	tree func() fleet.Tree
-	// readAt is the time at which the snapshot was taken, according to the local clock.
+	// readAt is the local time of the snapshot.
 	readAt time.Time
 }
 
-// Bar contains the numbers of machines that the progress bar of a deployment or set shows.
+// Bar has the numbers of machines for a progress bar.
 type Bar struct {
 	// Desired is the desired number of machines.
 	Desired int
-	// Ready is the number of Ready machines of the newest revision. Coming is the number of machines of the newest
-	// revision that are not Ready yet. Old is the number of Ready machines of older revisions. Failed is the number of
-	// failed or unhealthy machines of any revision. Leaving is the number of machines that are being deleted. Each machine
-	// is counted only once.
+	// Ready and Coming are machines of the newest revision that are Ready, or not yet. Old machines are Ready with an
+	// older revision. Failed ones failed or are unhealthy. Leaving ones are being deleted. Each machine counts once.
 	Ready, Coming, Old, Failed, Leaving int
 }
 
-// Total returns the number of machines that the full length of the bar represents.
+// Total returns the number of machines of the full bar.
 func (b Bar) Total() int { return max(b.Desired, b.Ready+b.Coming+b.Old+b.Failed+b.Leaving) }
 
-// Percent returns the percentage of desired machines that are Ready and have the newest revision. If Desired is 0,
-// Percent returns 100.
+// Percent returns how many desired machines are Ready with the newest revision. For 0 desired machines, it is 100.
 func (b Bar) Percent() int {
 	if b.Desired == 0 {
 		return 100
@@ -80,7 +75,6 @@ func (b *Bar) count(m fleet.Machine, current bool) {
 	}
 }
 
-// newSnapshot returns a snapshot of the given facts. The argument now is the time according to the local clock.
 func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	s := &Snapshot{
 		Status: fleet.StatusOf(f), facts: f, inventory: inventory.Join(f.Deployments, f.Sets, f.Machines), readAt: now,
@@ -123,10 +117,9 @@ func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	return s
 }
 
-// serverTime converts a time of the local clock to a time of the API server's clock.
+// serverTime converts a local time to the API server's time.
 func (s *Snapshot) serverTime(local time.Time) time.Time { return s.facts.Now.Add(local.Sub(s.readAt)) }
 
-// setBar computes the progress bar of a set.
 func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	bar := Bar{Desired: int(set.ReplicasOrDefault())}
 	for _, m := range s.inventory.Machines(set) {
@@ -135,8 +128,6 @@ func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	return bar
 }
 
-// owners returns the set and the deployment that own a machine. Each of them is nil if the machine has no such owner,
-// or if the owner could not be read.
 func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil {
@@ -155,8 +146,8 @@ func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.Mac
 	return nil, nil
 }
 
-// sameFleet reports whether pages look the same with both snapshots. The watched objects in the two snapshots must be
-// equal. sameFleet compares only what is not watched, such as the state of the processes.
+// sameFleet reports whether pages look the same with both snapshots. It compares only what is not watched, because the
+// watched objects must be equal.
 func (s *Snapshot) sameFleet(other *Snapshot) bool {
 	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.Unread, other.Status.Unread) &&
 		slices.EqualFunc(s.Status.Processes, other.Status.Processes, func(a, b why.Process) bool {

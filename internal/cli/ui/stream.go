@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// heartbeat is the time after which the server sends a comment on a stream if nothing has changed. The comment makes
-// sure that a lost connection is noticed.
+// heartbeat is the maximum time between two messages on a stream. A comment makes sure that a lost connection is
+// noticed.
 const heartbeat = 15 * time.Second
 
-// stream sends the version of each new snapshot to a page as a server-sent event. It ends when the page is closed or
-// the server shuts down.
+// stream sends the version of each new snapshot as a server-sent event. It ends when the page is closed or the server
+// shuts down.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -20,7 +20,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Too many pages follow the fleet.", http.StatusServiceUnavailable)
 		return
 	}
-	// Remove the time limit for requests, because a stream stays open.
+	// A stream stays open, so it has no time limit.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		http.Error(w, "This connection does not support streams.", http.StatusNotImplemented)

@@ -12,28 +12,24 @@ import (
 )
 
 const (
-	// zonesPerPage and zoneRowsPerPage are the maximum numbers of columns and rows on the page of zones.
 	zonesPerPage    = 10
 	zoneRowsPerPage = 30
 )
 
-// zonesBody is the template data for the page of zones. The page shows how many machines each deployment has in each
-// zone.
+// zonesBody shows how many machines each deployment has in each zone.
 type zonesBody struct {
 	Query  string
 	Zones  []string
 	Rows   []zoneRow
 	Paging Paging
-	// Columns describes which zones the page shows as columns.
-	Columns Paging
-	// AllNamespaces is true if the page shows objects of all namespaces.
+	// Columns are the zones on this page.
+	Columns       Paging
 	AllNamespaces bool
 }
 
-// zoneRow is the row for one deployment.
 type zoneRow struct {
 	Namespace, Name string
-	// Cells contains one entry for each zone on the page. Total is the sum over all zones.
+	// Cells has one entry for each zone on the page. Total is the sum over all zones.
 	Cells []zoneCount
 	Total zoneCount
 }
@@ -98,8 +94,7 @@ func zonesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s in %s", wording.Count(len(s.Machines), "machine"), wording.Count(len(s.Zones), "zone"))}, nil
 }
 
-// ordinal returns the number of a page as a URL parameter. For the first page it returns an empty string, so that the
-// parameter is omitted.
+// ordinal returns the number of a page as a URL parameter. The first page is "".
 func ordinal(page int) string {
 	if page <= 1 {
 		return ""

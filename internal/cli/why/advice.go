@@ -12,10 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Each advice in this file ends with a command that can be pasted into a shell. The user has to replace only the word
-// CLASS.
+// Each advice ends with a command that can be pasted into a shell. The user replaces only the word CLASS.
 
-// providerNotRunning returns a finding if the provider process is not running, or if its Lease was not found.
 func (e *explanation) providerNotRunning() []Finding {
 	findings := e.Provider.notRunning(e.about, "If the process does not run, the machine is not processed.")
 	for i := range findings {
@@ -31,8 +29,7 @@ func (e *explanation) providerNotRunning() []Finding {
 	return findings
 }
 
-// correctAdvice replaces the general advice in a finding if this advice does not help the machine. The argument f is
-// the finding about the first obstacle of the machine.
+// correctAdvice replaces general advice about the first obstacle that does not help the machine.
 func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	deleted := e.Machine.DeletionTimestamp != nil
 	switch c.Reason {
@@ -60,11 +57,10 @@ func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	return f
 }
 
-// classDeleting reports whether the machine's class is being deleted.
 func (e *explanation) classDeleting() bool { return e.Class != nil && e.Class.DeletionTimestamp != nil }
 
-// useAnotherClass returns advice for a machine that has no instance and needs another class. If the class in the
-// template is changed, the deployment creates another machine and deletes this machine.
+// useAnotherClass returns advice for a machine without an instance that needs another class. After a change of the
+// template, the deployment replaces the machine.
 func (e *explanation) useAnotherClass() string {
 	const patch = `--type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"CLASS"}}}}}'`
 	switch {
@@ -78,15 +74,13 @@ func (e *explanation) useAnotherClass() string {
 	return "Create a machine with another class, and delete this one: kubectl delete machines.machinist.dev NAME"
 }
 
-// forceDelete returns advice that ends a deletion if the cloud does not complete it. The argument when describes in
-// which situation the user should follow the advice.
+// forceDelete returns advice for a deletion that the cloud does not complete. when describes the situation.
 func forceDelete(when string) string {
 	return " " + when + ", force-delete the machine. It is then gone within minutes, and machinist orphans lists what may remain in the cloud. " +
 		"To force-delete the machine: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
-// removeFinalizer returns advice that ends a deletion if no process carries it out: check the instance, and then remove
-// Machinist's finalizer.
+// removeFinalizer returns advice for a deletion that no process completes. when describes the situation.
 func (e *explanation) removeFinalizer(when string) string {
 	m := e.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
@@ -103,7 +97,6 @@ func (e *explanation) removeFinalizer(when string) string {
 	return fmt.Sprintf(` %s, make sure in the cloud that %s. Then remove the finalizer from the machine: kubectl patch machines.machinist.dev NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
 }
 
-// otherFinalizers returns the finalizers of other controllers on the machine, or nil.
 func (e *explanation) otherFinalizers() (others []string) {
 	for _, f := range e.Machine.Finalizers {
 		if f != v1beta1.MachineFinalizer {

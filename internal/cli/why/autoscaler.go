@@ -10,17 +10,16 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// These are reasons why cluster-autoscaler does not scale a node group. They do not occur in conditions.
+// Reasons why cluster-autoscaler does not scale a node group. They are not in conditions.
 const (
-	// MalformedBounds means that cluster-autoscaler cannot parse the size limits of a node group.
+	// MalformedBounds means that cluster-autoscaler cannot parse the size limits.
 	MalformedBounds = "MalformedBounds"
-	// NoLargestSize means that a node group has a minimum size, but that its maximum size is missing or 0.
+	// NoLargestSize means that there is a minimum size, but no maximum size.
 	NoLargestSize = "NoLargestSize"
-	// OutsideBounds means that the replicas of a node group are not between the minimum and the maximum size.
+	// OutsideBounds means that the replicas are not between the minimum and the maximum size.
 	OutsideBounds = "OutsideBounds"
 )
 
-// autoscalerFindings returns the reasons why cluster-autoscaler does not scale a node group.
 func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Condition) (findings []Finding) {
 	var annotations map[string]string
 	var replicas int

@@ -12,12 +12,12 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// failed is the type of the condition that Blocking returns for a machine with a failureReason.
+// failed is the condition type that Blocking returns for a machine with a failureReason.
 const failed = "Failed"
 
-// Blocking returns the first obstacle of a machine as a condition. The result is either a condition of the machine, or
-// a condition that Blocking constructs from other fields, such as failureReason. Blocking returns nil if the machine
-// runs, is up to date, and is not paused, preserved or about to be replaced.
+// Blocking returns the first obstacle of a machine as a condition, either from the machine or made from fields such as
+// failureReason. It returns nil if the machine runs, is up to date, and is not paused, preserved or about to be
+// replaced.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
 	isTrue := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
@@ -83,8 +83,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// deletionCondition returns a condition that describes what a deletion waits for. The condition Deleting covers all
-// steps of the deletion, so the time at which the current step started is known only for the drain.
+// deletionCondition returns what a deletion waits for. Deleting covers all steps, so the start of the current step is
+// known only for the drain.
 func deletionCondition(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
@@ -111,27 +111,25 @@ func isDrain(reason string) bool {
 	return false
 }
 
-// Group is a group of machines that wait because of the same condition and reason.
+// Group is a group of machines that wait for the same reason.
 type Group struct {
 	Condition string `json:"condition"`
 	Reason    string `json:"reason"`
 	// Explanation explains the reason in a sentence.
 	Explanation string `json:"explanation"`
-	// Message is the message about the machine that has waited longest.
+	// Message is about the machine that has waited longest.
 	Message string `json:"message,omitempty"`
-	// Count is the number of machines. Oldest is the time at which the longest wait began, or nil if the time is unknown.
+	// Count is the number of machines. Oldest is when the longest wait began, or nil.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Machines contains the names of the machines, as the argument nameOf of Groups returned them. The machine that has
-	// waited longest comes first.
+	// Machines are the names of the machines. The one that has waited longest comes first.
 	Machines []string `json:"machines"`
 }
 
-// startDelay is the time within which a running process is expected to start processing a new or deleted machine.
+// startDelay is how long a running process may need to start processing a machine.
 const startDelay = time.Minute
 
-// Ordinary reports whether the machines wait for a normal step of every machine, such as booting. If it returns false,
-// the machines wait because of a problem.
+// Ordinary reports whether the machines wait for a normal step such as booting, and not because of a problem.
 func (g Group) Ordinary(now time.Time) bool {
 	switch g.Reason {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
@@ -144,8 +142,7 @@ func (g Group) Ordinary(now time.Time) bool {
 	return false
 }
 
-// Groups divides the waiting machines into groups, by the reason why they wait. The largest group comes first. Machines
-// that are not waiting are omitted. The function nameOf returns the name under which a group lists a machine.
+// Groups groups the waiting machines by reason, largest group first. nameOf returns the name of a machine.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
 		name, message string

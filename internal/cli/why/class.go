@@ -9,12 +9,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ExplainClass explains why a class is not Ready, and which other problems it has.
+// ExplainClass explains why a class is not Ready, and its other problems.
 func ExplainClass(f ClassFacts) []Finding {
 	c := f.Class
 	about := "machineclass/" + c.Name
 	findings := f.Provider.notRunning(about, "If the process does not run, the class is not checked, and no machine is created from it.")
-	// The argument kind is passed to MeaningOf.
+	// The kind is the argument of MeaningOf.
 	add := func(condition metav1.Condition, kind string) {
 		m := MeaningOf(kind, condition.Reason)
 		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,
@@ -30,7 +30,7 @@ func ExplainClass(f ClassFacts) []Finding {
 	case ready.Status != metav1.ConditionTrue:
 		add(*ready, ClassReady)
 	}
-	// In all other conditions of a class, True means that there is a problem.
+	// In all other conditions of a class, True means a problem.
 	for _, condition := range c.Status.Conditions {
 		if condition.Type != v1beta1.ConditionReady && condition.Status == metav1.ConditionTrue {
 			add(condition, condition.Type)

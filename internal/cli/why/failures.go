@@ -10,12 +10,10 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// recentPeriod is the time for which text output shows a failure. JSON output and -o wide show all failures that are in
-// the status.
+// recentPeriod is how long text output shows a failure. JSON output and -o wide show all failures.
 const recentPeriod = 24 * time.Hour
 
-// Failure records that a machine failed, could not be launched or was found unhealthy. Since then, the machine may have
-// recovered or may have been replaced.
+// Failure is a machine that failed, was not launched or was unhealthy. It may have recovered or been replaced since.
 type Failure struct {
 	Namespace  string `json:"namespace"`
 	Deployment string `json:"deployment"`
@@ -23,11 +21,11 @@ type Failure struct {
 	Reason     string `json:"reason,omitempty"`
 	// Message is the message of the controller or the cloud.
 	Message string `json:"message,omitempty"`
-	// Since is the time at which the failure began.
+	// Since is when the failure began.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// FailuresOf returns the failures that the status of a deployment lists, newest first.
+// FailuresOf returns the failures in the status of a deployment, newest first.
 func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	failures := make([]Failure, 0, len(d.Status.RecentFailures))
 	for _, f := range d.Status.RecentFailures {
@@ -41,14 +39,14 @@ func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	return failures
 }
 
-// SortFailures sorts failures by time, newest first. The failures may belong to several deployments.
+// SortFailures sorts failures of any deployments, newest first.
 func SortFailures(failures []Failure) {
 	slices.SortStableFunc(failures, func(a, b Failure) int {
 		return cmp.Or(b.since().Compare(a.since()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine))
 	})
 }
 
-// Lately returns only those of the given failures that began in the last 24 hours.
+// Lately returns the failures of the last 24 hours.
 func Lately(failures []Failure, now time.Time) []Failure {
 	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > recentPeriod })
 }
@@ -60,7 +58,7 @@ func (f Failure) since() time.Time {
 	return *f.Since
 }
 
-// Line describes the failure in one line of text. The argument now is used to compute the age of the failure.
+// Line describes the failure in one line, with its age.
 func (f Failure) Line(now time.Time) string {
 	line := "machine " + f.Machine
 	if f.Since != nil {

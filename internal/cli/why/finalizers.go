@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deletingOwner explains why a deployment or set that is being deleted still exists, and what happens to its machines.
-// The garbage collector deletes the machines: in a foreground deletion before their owner, and in a background deletion
-// after their owner. Therefore a finalizer of another controller on the owner can delay the deletion of the machines.
+// deletingOwner explains why a deleted deployment or set still exists, and what happens to its machines. A foreground
+// deletion deletes the machines before the owner, and a background deletion after it. Another controller's finalizer on
+// the owner can therefore delay them.
 func deletingOwner(about string, owner client.Object) Finding {
 	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
@@ -45,8 +45,8 @@ func deletingOwner(about string, owner client.Object) Finding {
 	return f
 }
 
-// dependents returns the arguments with which kubectl selects the objects that a deployment or set owns. The user can
-// safely delete these objects, because a deployment or set creates no new objects while it is being deleted.
+// dependents returns the kubectl arguments that select what a deployment or set owns. Deleting these objects is safe,
+// because a deleted owner creates no new ones.
 func dependents(about string, owner client.Object) string {
 	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {
@@ -55,8 +55,7 @@ func dependents(about string, owner client.Object) string {
 	return fmt.Sprintf("%s -l %s=%s -n %s", kind, label, owner.GetName(), owner.GetNamespace())
 }
 
-// finalizerNames joins the names of finalizers. If managedFields contains the client that wrote a finalizer, the text
-// includes the client.
+// finalizerNames joins the names of finalizers, with the clients that wrote them if known.
 func finalizerNames(o client.Object, finalizers []string) string {
 	named := make([]string, len(finalizers))
 	for i, f := range finalizers {
@@ -67,8 +66,6 @@ func finalizerNames(o client.Object, finalizers []string) string {
 	return strings.Join(named, ", ")
 }
 
-// writerOf returns the field manager that wrote a finalizer. If managedFields does not contain the finalizer, writerOf
-// returns an empty string.
 func writerOf(o client.Object, finalizer string) string {
 	for _, entry := range o.GetManagedFields() {
 		var fields struct {

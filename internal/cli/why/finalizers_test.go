@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// In a background deletion, the garbage collector deletes nothing until the owner no longer exists.
+// In a background deletion, the garbage collector deletes nothing until the owner is gone.
 //
 // Rule: why-names-finalizers.
 func TestExplainFleetThatIsBeingDeleted(t *testing.T) {
@@ -55,7 +55,6 @@ func TestExplainFleetThatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// A finalizer on a set delays the deletion of the set and its machines in the same way.
 func TestExplainNamesFinalizersOfTheSet(t *testing.T) {
 	at := ago(time.Minute)
 	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", DeletionTimestamp: &at,

@@ -10,11 +10,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ClassReady is an argument for MeaningOf, which represents the condition Ready of a MachineClass. This condition
-// differs from the condition Ready of a Machine, because some reasons have another meaning.
+// ClassReady is an argument of MeaningOf for the condition Ready of a MachineClass. Some of its reasons have another
+// meaning for a Machine.
 const ClassReady = "MachineClass"
 
-// addClass adds findings about the problems of the class if the machine currently needs its class.
 func (e *explanation) addClass(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
 		return
@@ -48,7 +47,6 @@ func (e *explanation) addClass(first *metav1.Condition) {
 	}
 }
 
-// addJoinBlocked adds a finding if a problem prevents all machines of the class from joining the cluster.
 func (e *explanation) addJoinBlocked() {
 	if e.Class == nil {
 		return
@@ -60,8 +58,7 @@ func (e *explanation) addJoinBlocked() {
 	}
 }
 
-// addReplacement explains how a failed or unhealthy machine will be replaced. It adds findings about everything that
-// prevents the replacement.
+// addReplacement explains how a failed or unhealthy machine will be replaced, and what prevents that.
 func (e *explanation) addReplacement(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil {
 		return
@@ -75,8 +72,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 		return
 	}
 	m := e.Machine
-	// addPrevented adds a finding that the machine is not replaced. It also changes the main finding, which must not
-	// promise a replacement in this case.
+	// The main finding must not promise a replacement that something prevents.
 	addPrevented := func(f Finding) {
 		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
 			e.findings[e.main].Ends = "The Node may recover."
@@ -124,7 +120,6 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	}
 }
 
-// addDisruptionDenied adds a finding if a budget or an annotation currently prevents the replacement of the machine.
 func (e *explanation) addDisruptionDenied() {
 	d := e.Denied
 	if d == nil {
@@ -144,14 +139,13 @@ func (e *explanation) addDisruptionDenied() {
 	e.add(f)
 }
 
-// replacesNone reports whether the settings disable the replacement of failed and unhealthy machines.
+// replacesNone reports whether failed and unhealthy machines are not replaced.
 func replacesNone(r v1beta1.MachineRemediation) bool {
 	limit := r.MaxInFlightOrDefault()
 	return limit.String() == "0" || limit.String() == "0%"
 }
 
-// addPolicy explains which health policy applies to an unhealthy machine. It adds a finding if something prevents this
-// policy from requesting a replacement.
+// addPolicy explains the health policy of an unhealthy machine, and what prevents it from requesting a replacement.
 func (e *explanation) addPolicy(first *metav1.Condition) {
 	nodeGone := first.Reason == v1beta1.ReasonNodeGone
 	ends := "The Node may recover. "
@@ -185,9 +179,8 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 	}
 }
 
-// addTooManyUnhealthy adds a finding if too many machines are unhealthy, so that the built-in policy of the manager
-// replaces none of them. It counts the machines itself, because the built-in policy has no object whose condition could
-// report the number.
+// addTooManyUnhealthy adds a finding if the built-in policy stops because of too many unhealthy machines. This policy
+// has no condition with the number, so addTooManyUnhealthy counts.
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
 	for i := range e.Unchecked {
@@ -207,11 +200,9 @@ func (e *explanation) addTooManyUnhealthy() {
 			unhealthy, len(e.Unchecked), limit)})
 }
 
-// defaultMaxUnhealthy is the percentage in v1beta1.DefaultMaxUnhealthy as a number.
 const defaultMaxUnhealthy = 40
 
-// checkFinding returns a finding if something prevents a health check from requesting replacements. Otherwise it
-// returns nil.
+// checkFinding returns what prevents a health check from requesting replacements, or nil.
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	c := meta.FindStatusCondition(check.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -221,8 +212,7 @@ func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	return &f
 }
 
-// addFreezes adds findings about the freezes of the deployment and the set. If both are frozen for the same reason,
-// addFreezes adds only one finding.
+// addFreezes adds the freezes of the deployment and the set. The same reason is added once.
 func (e *explanation) addFreezes() {
 	deploymentReason := ""
 	if e.Deployment != nil {
@@ -240,8 +230,8 @@ func (e *explanation) addFreezes() {
 	}
 }
 
-// addOwnerAndFinalizers adds findings if the machine cannot be preserved, if its owner is being deleted, if its last
-// change is not processed yet, or if finalizers of other controllers delay its deletion.
+// addOwnerAndFinalizers adds further problems: preservation, a deleted owner, an unprocessed change, and finalizers of
+// other controllers.
 func (e *explanation) addOwnerAndFinalizers() {
 	m := e.Machine
 	if c := e.condition(v1beta1.ConditionPreserved); c != nil && c.Status == metav1.ConditionFalse {

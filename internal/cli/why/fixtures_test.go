@@ -16,12 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// now is the current time in all tests of this package.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// machine returns a running machine, and applies the given changes to it.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	yes := true
 	m := &v1beta1.Machine{
@@ -49,7 +47,6 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	return m
 }
 
-// condition returns a change that sets a condition. If the status is empty, the change removes the condition.
 func condition(kind string, status metav1.ConditionStatus, reason, message string,
 	since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
@@ -84,7 +81,7 @@ func phase(p v1beta1.MachinePhase) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Status.Phase = p }
 }
 
-// The option starting resets a machine to the time before it had an instance.
+// starting resets a machine to the time before its instance.
 func starting(m *v1beta1.Machine) {
 	m.Status.Conditions, m.Status.NodeRef, m.Status.Phase = nil, nil, v1beta1.MachinePending
 	m.CreationTimestamp = ago(5 * time.Minute)
@@ -106,7 +103,7 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 
 var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: inUTC(now)}
 
-// golden compares the text of a view with a golden file, and checks that the view can be encoded as JSON.
+// golden compares the text of a view with a golden file. JSON encoding must work too.
 func golden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// ExplainFleet explains why a deployment, or a set that no deployment owns, does not match its specification, and what
-// its machines wait for.
+// ExplainFleet explains why a deployment or standalone set does not match its specification, and what its machines wait
+// for.
 func ExplainFleet(f FleetFacts) []Finding {
 	var owner client.Object = f.Set
 	about, observed, conditions := "", int64(0), []metav1.Condition(nil)
@@ -48,8 +48,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 	return findings
 }
 
-// conditionFindings returns findings about the conditions that explain why a fleet stops or what it is doing. The most
-// important finding comes first.
+// conditionFindings explains the conditions of a fleet, most important first.
 func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
 	var findings []Finding
 	reported := map[string]bool{}
@@ -70,12 +69,12 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
 	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
-	// If the fleet is frozen, the condition Progressing only repeats this in fewer words.
+	// For a frozen fleet, Progressing only repeats this.
 	reported[v1beta1.ReasonFrozen] = true
 	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
 	report(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
-	// The finding RevisionFailing already explains why the rollout does not advance.
+	// RevisionFailing already explains why the rollout does not advance.
 	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
 		!reported[v1beta1.ReasonRevisionFailing])
 	report(v1beta1.ConditionScalingUp, backingOff())
@@ -92,7 +91,7 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	}
 }
 
-// kindOf returns the word "set" or "deployment" for an object in the form TYPE/NAME.
+// kindOf returns "set" or "deployment" for TYPE/NAME.
 func kindOf(about string) string {
 	if strings.HasPrefix(about, "machineset/") {
 		return "set"
@@ -100,8 +99,8 @@ func kindOf(about string) string {
 	return "deployment"
 }
 
-// argument converts TYPE/NAME to an argument for kubectl. The argument includes the API group, because other systems
-// use the same names for their kinds.
+// argument converts TYPE/NAME to an argument for kubectl. It includes the API group, because other systems have kinds
+// with these names.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {
@@ -122,7 +121,6 @@ func groupFinding(g Group) Finding {
 	return f
 }
 
-// nothingBlocks returns the finding for a fleet that is not waiting for anything.
 func nothingBlocks(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
 	start := "The " + kindOf(about) + " waits for nothing"
 	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady,

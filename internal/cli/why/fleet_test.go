@@ -102,7 +102,6 @@ func TestExplainFleet(t *testing.T) {
 	}
 }
 
-// failedBefore returns a deployment that is healthy, but whose machines failed earlier.
 func failedBefore() *v1beta1.MachineDeployment {
 	d := deployment(newCondition(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	justNow, longAgo := ago(5*time.Minute), ago(25*time.Hour)
@@ -112,8 +111,7 @@ func failedBefore() *v1beta1.MachineDeployment {
 	return d
 }
 
-// group returns a deployment that is a node group of cluster-autoscaler. If reason is not empty, the group cannot be
-// scaled up from zero for this reason.
+// group returns a node group of cluster-autoscaler. The reason, if any, prevents scaling up from zero.
 func group(smallest, largest string, replicas int32, reason string) *v1beta1.MachineDeployment {
 	d := deployment(newCondition(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	if reason != "" {

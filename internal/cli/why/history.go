@@ -14,20 +14,20 @@ import (
 
 // Moment is an entry in the history of a machine.
 type Moment struct {
-	// At is the time of the entry. If an event was repeated, At is the time of its last occurrence.
+	// At is the time of the entry, or of the last occurrence of an event.
 	At time.Time
-	// For a repeated event, First is the time of its first occurrence, and Count is the number of occurrences.
+	// First and Count are the first occurrence and the number of occurrences of a repeated event.
 	First time.Time
 	Count int32
-	// Source is the kind of record from which the entry was taken: Machine, Condition, Operation, Event or Deployment.
+	// Source is the kind of record: Machine, Condition, Operation, Event or Deployment.
 	Source string
-	// The field What describes in a few words what happened. Detail is the message of the controller or the cloud.
+	// What says in a few words what happened. Detail is the message of the controller or the cloud.
 	What, Detail string
-	// Trouble is true if the entry reports a problem. Such an entry does not occur in the history of a healthy machine.
+	// Trouble is true for a problem.
 	Trouble bool
 }
 
-// Event is an event about an object. It can come from either of the two events APIs of Kubernetes.
+// Event is an event about an object, from either events API of Kubernetes.
 type Event struct {
 	First, Last     time.Time
 	Count           int32
@@ -37,8 +37,8 @@ type Event struct {
 	Reporter string
 }
 
-// History returns what happened to a machine, newest entry first. The entries are taken from the Machine, its events,
-// and the recent failures of its deployment.
+// History returns what happened to a machine, newest first: its own times, events, and recent failures of its
+// deployment.
 func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
@@ -86,7 +86,6 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	return t
 }
 
-// isTrouble reports whether the status of a condition indicates a problem of the machine.
 func isTrouble(c *metav1.Condition) bool {
 	switch c.Type {
 	case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady,

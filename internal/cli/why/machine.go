@@ -11,9 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle. The
-// next findings are about other problems, and about the replacement of a failed or unhealthy machine. If the machine is
-// not waiting and has no problem, the only finding reports this.
+// Explain returns what a machine waits for. The first finding is about the first obstacle. Others are about further
+// problems and the replacement of the machine. Without any problem, the only finding says so.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.providerNotRunning()...)
@@ -33,13 +32,11 @@ func Explain(f Facts) []Finding {
 	return e.findings
 }
 
-// explanation collects the findings about one machine.
 type explanation struct {
 	Facts
 	about    string
 	findings []Finding
-	// main is the index of the finding about the first obstacle of the machine.
-	main int
+	main     int
 }
 
 func (e *explanation) add(more ...Finding) {
@@ -49,7 +46,6 @@ func (e *explanation) add(more ...Finding) {
 	}
 }
 
-// fillInNames replaces the words NAME and NODE in a command with the names of the machine and its Node.
 func (e *explanation) fillInNames(do string) string {
 	node := "NODE"
 	if ref := e.Machine.Status.NodeRef; ref != nil {
@@ -62,7 +58,6 @@ func (e *explanation) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(e.Machine.Status.Conditions, kind)
 }
 
-// blockingFinding returns a finding about the condition that the machine waits for.
 func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	f := e.conditionFinding(c)
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
@@ -98,8 +93,8 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
 		until = next
 	case creationTimeoutRuns(c):
-		// The timeout starts again when the condition Launched changes. This is an estimate: the timeout does not run during
-		// outages of the target cluster, but only the provider process knows about these outages.
+		// The timeout restarts when Launched changes. This is an estimate, because only the provider knows about
+		// outages of the target cluster, which stop the timeout.
 		began := e.Machine.CreationTimestamp.Time
 		if launched := e.condition(v1beta1.ConditionLaunched); launched != nil && launched.LastTransitionTime.After(began) {
 			began = launched.LastTransitionTime.Time
@@ -126,8 +121,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	return f
 }
 
-// nextTry returns the time at which a failed call to the cloud will be retried. If no retry is planned, nextTry returns
-// zero.
+// nextTry returns when a failed call to the cloud will be retried, or zero.
 func (e *explanation) nextTry() time.Time {
 	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		return last.NextTryTime.Time
@@ -135,7 +129,7 @@ func (e *explanation) nextTry() time.Time {
 	return time.Time{}
 }
 
-// creationTimeoutRuns reports whether the timeout timeouts.creation runs while a machine waits for the given condition.
+// creationTimeoutRuns reports whether timeouts.creation runs while a machine waits for the condition.
 func creationTimeoutRuns(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -147,9 +141,8 @@ func creationTimeoutRuns(c *metav1.Condition) bool {
 	return false
 }
 
-// deletionMessage describes what a deletion waits for. If the deletion waits for lifecycle hooks, the message lists the
-// current hooks of the machine. During a drain, deletionMessage returns the message of the condition Drained. In all
-// other cases, it returns the message of c.
+// deletionMessage describes what a deletion waits for. For hooks it lists the current ones, and for a drain it returns
+// the message of Drained.
 func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	var hooks []v1beta1.LifecycleHook
 	switch c.Reason {
@@ -171,8 +164,7 @@ func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	return c.Message
 }
 
-// addNothingBlocks adds a finding for a machine that is not waiting for anything. If the machine has problems, the
-// finding says that the machine works in spite of them.
+// addNothingBlocks adds a finding for a machine that waits for nothing. The finding mentions existing problems.
 func (e *explanation) addNothingBlocks(hasProblems bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
 		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}
@@ -191,7 +183,6 @@ func (e *explanation) addNothingBlocks(hasProblems bool) {
 	e.add(f)
 }
 
-// certificateFindings returns a finding if Machinist does not approve a certificate request of the machine's kubelet.
 func (e *explanation) certificateFindings() []Finding {
 	c := e.condition(v1beta1.ConditionCertificateApproved)
 	if c == nil || c.Status != metav1.ConditionFalse || e.Machine.DeletionTimestamp != nil {
@@ -200,8 +191,7 @@ func (e *explanation) certificateFindings() []Finding {
 	return []Finding{e.conditionFinding(c)}
 }
 
-// addUnfinishedStep adds a finding about the first step that is not complete, unless this step is the obstacle that was
-// already reported.
+// addUnfinishedStep adds the first incomplete step, unless it is the obstacle that was already reported.
 func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 	if first == nil {
 		return
@@ -222,15 +212,13 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 		}
 		f := e.conditionFinding(c)
 		if first.Type == failed {
-			f.Ends, f.Do = "", "" // The step explains why the machine failed, but the machine no longer waits for this step.
+			f.Ends, f.Do = "", "" // The step explains the failure, but the machine no longer waits for it.
 		}
 		e.add(f)
-		return // Later steps need no findings, because they wait for this step.
+		return
 	}
 }
 
-// conditionFinding returns a finding about a condition. Its text is the general explanation of the reason in the
-// condition.
 func (e *explanation) conditionFinding(c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{

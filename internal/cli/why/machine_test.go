@@ -28,8 +28,8 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 	return c
 }
 
-// createFailed returns a change after which the creation of the instance has failed the given number of times. The
-// creation is retried after the duration next. If next is 0, the creation is not retried.
+// createFailed makes the creation of the instance fail a number of times. The next retry is after next, or never if
+// next is 0.
 func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
@@ -40,8 +40,6 @@ func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Ma
 	}
 }
 
-// Each case is a machine in a state that the controllers produce. The golden file contains the explanation.
-//
 // Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration has the time of the next try
 // and the command that tries at once.
 func TestExplain(t *testing.T) {

@@ -7,19 +7,17 @@ import (
 	"sync"
 )
 
-// Meaning explains one reason that a condition can have.
+// Meaning explains one reason of a condition.
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends describes what happens next, or what ends the situation. It is empty if the situation is normal and need not
-	// end.
+	// Ends is what happens next, or what ends the situation. It is empty for a normal situation.
 	Ends string
-	// The field Do describes what an administrator can do. It is empty if the administrator can only wait.
+	// Do is what an administrator can do. It is empty if there is only waiting.
 	Do string
 }
 
-// MeaningOf explains the reason in a condition. If the reason is unknown, for example because a newer version or
-// another controller has set it, the explanation only repeats the reason.
+// MeaningOf explains the reason of a condition. An unknown reason, for example of a newer version, is only repeated.
 func MeaningOf(condition, reason string) Meaning {
 	all := meanings()
 	if m, known := all[condition+"/"+reason]; known {
@@ -34,9 +32,8 @@ func MeaningOf(condition, reason string) Meaning {
 	return Meaning{Explanation: fmt.Sprintf("The condition %s reports %s.", condition, cmp.Or(reason, "no reason"))}
 }
 
-// meanings returns the table of all meanings. A key is either a reason, or CONDITION/REASON if the reason has a special
-// meaning in this condition. The table is built only once, because thousands of reasons are looked up to render one
-// page.
+// meanings are all explanations by reason, or by CONDITION/REASON if that differs. The table is built once, because a
+// page needs thousands of lookups.
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),

@@ -2,8 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// budgetMeanings explains the reasons of the condition Valid of a MachineDisruptionBudget, and the reason of a rollout
-// that waits for a budget.
 func budgetMeanings() map[string]Meaning {
 	const invalid = " is invalid, so the budget allows no disruption."
 	return map[string]Meaning{

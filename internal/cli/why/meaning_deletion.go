@@ -2,7 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// deletionMeanings explains the reasons of the conditions Deleting, Drained and VolumesDetached.
 func deletionMeanings() map[string]Meaning {
 	const (
 		force = "To skip the drain and the volumes, which kills pods: kubectl annotate machines.machinist.dev NAME " +

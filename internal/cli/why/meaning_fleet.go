@@ -2,11 +2,9 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// annotateCapacity contains annotations that describe the capacity of a machine. An autoscaler needs at least these
-// annotations to scale up a node group without Nodes.
+// annotateCapacity are the annotations that an autoscaler needs to scale up a node group without Nodes.
 const annotateCapacity = v1beta1.AutoscalerCPUAnnotation + "=4 " + v1beta1.AutoscalerMemoryAnnotation + "=16Gi"
 
-// fleetMeanings explains the reasons of the conditions of sets and deployments.
 func fleetMeanings() map[string]Meaning {
 	const (
 		retried         = "Machinist tries again automatically."

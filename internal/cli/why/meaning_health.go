@@ -2,8 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// healthMeanings explains the reasons of the conditions RemediationRequested, InterruptionNotice, OrphanRemovalBlocked
-// and RemediationAllowed.
 func healthMeanings() map[string]Meaning {
 	const (
 		replacedInTurn = "The set deletes and replaces the machine when its turn comes. spec.remediation.maxInFlight limits how many machines are replaced at a time."

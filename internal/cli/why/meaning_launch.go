@@ -12,7 +12,6 @@ const (
 	joinQuestions    = "does the user data run, does the kubelet reach the API server, is its certificate approved? "
 )
 
-// refusedByProvider explains the reason InvalidConfiguration in the case that the provider rejected the configuration.
 func refusedByProvider() Meaning {
 	return Meaning{
 		Explanation: "The provider rejects the configuration of the machine.",
@@ -21,11 +20,8 @@ func refusedByProvider() Meaning {
 	}
 }
 
-// joinChecked describes how often the problem that the condition JoinBlocked reports is checked again.
 const joinChecked = "Machinist checks this again every 30 seconds."
 
-// launchMeanings explains the reasons of failures, the reasons in all conditions of a class, and the reasons in the
-// conditions Launched, Preserved, Paused and Ready of a machine.
 func launchMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonInstanceLaunched: {Explanation: "The instance exists."},

@@ -2,8 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// migrationMeanings explains the reasons of the conditions Planned, Fenced, Adopted, Completed and Stuck of a
-// Migration.
 func migrationMeanings() map[string]Meaning {
 	const final = "This is the final state."
 	return map[string]Meaning{

@@ -7,7 +7,6 @@ const (
 	mayRecover       = "The Node may recover. If the Node does not recover, a health policy requests the replacement of the machine."
 )
 
-// nodeMeanings explains the reasons of the conditions Registered, NodeHealthy and CertificateApproved.
 func nodeMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonNodeRegistered: {Explanation: "The Node of the machine is registered in the cluster."},

@@ -2,7 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// providerMeanings explains the reasons of the conditions Available, Progressing and Degraded of a Provider.
 func providerMeanings() map[string]Meaning {
 	const retried = "The operator tries again automatically."
 	return map[string]Meaning{

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// constants parses the Go files in a folder and its subfolders. It returns the values of all string constants whose
-// names match the regular expression names.
+// constants returns the string constants in a folder whose names match the regular expression.
 func constants(t *testing.T, folder, names string) map[string]string {
 	t.Helper()
 	matches := regexp.MustCompile(names)
@@ -56,14 +55,13 @@ func constants(t *testing.T, folder, names string) map[string]string {
 	return found
 }
 
-// Every reason that a controller can set has an explanation. This includes reasons that are not defined in the API but
-// in a controller.
+// The API does not define all reasons: some are defined in a controller.
 func TestEveryReasonHasAnExplanation(t *testing.T) {
 	reasons := constants(t, "../../../api/v1beta1", "^(Reason|Failure)[A-Z]")
 	if len(reasons) < 100 {
 		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
 	}
-	// The reasons in internal/class/bootstrap need no explanation, because they occur only in events and logs.
+	// Reasons in internal/class/bootstrap occur only in events and logs.
 	internalReasons := map[string]string{}
 	for _, tree := range []string{"machine", "class/machineclass", "fleet/machineset", "fleet/machinedeployment",
 		"health"} {
@@ -113,8 +111,7 @@ func TestMeaningOfUnknownReason(t *testing.T) {
 	}
 }
 
-// The command in an advice can be pasted into a shell: the advice has only one command, and no text follows the
-// command.
+// No text follows the command, so that it can be pasted into a shell.
 func TestAdviceEndsWithItsCommand(t *testing.T) {
 	for reason, m := range meanings() {
 		i := strings.Index(m.Do, "kubectl ")

@@ -2,7 +2,6 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// updateMeanings explains the reasons of the condition UpToDate.
 func updateMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonUpToDate: {Explanation: "The instance matches the specification of the machine."},

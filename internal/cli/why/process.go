@@ -11,20 +11,20 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// leaseLeniency is the time for which a process is still assumed to be running after its Lease has expired.
+// leaseLeniency is how long a process counts as running after its Lease has expired.
 const leaseLeniency = 5 * time.Second
 
-// Process is the state of one of Machinist's processes. The state is taken from the Lease of the process.
+// Process is the state of a process of Machinist according to its Lease.
 type Process struct {
 	// Name is the name of the Lease.
 	Name string `json:"name"`
-	// Known is true if the Lease exists and could be read. If Known is false, Running and Seen have no meaning.
+	// Known is true if the Lease could be read. Otherwise Running and Seen have no meaning.
 	Known bool `json:"known"`
-	// Running is true if a process holds the Lease and keeps renewing it.
+	// Running is true if a process keeps renewing the Lease.
 	Running bool `json:"running"`
-	// Seen is the time at which the Lease was last renewed.
+	// Seen is when the Lease was last renewed.
 	Seen *time.Time `json:"seen,omitempty"`
-	// Searched are the namespaces in which the Lease was not found.
+	// Searched are the namespaces without the Lease.
 	Searched []string `json:"searched,omitempty"`
 }
 
@@ -44,8 +44,8 @@ func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	return p
 }
 
-// Trouble describes the problem if the process is not running or if its Lease was not found. The result what describes
-// the problem, and the result more contains details. If there is no problem, both are empty.
+// Trouble describes a process that is not running or whose Lease was not found. Both results are empty if there is no
+// problem.
 func (p Process) Trouble(now time.Time) (what, more string) {
 	switch {
 	case p.Running:
@@ -61,9 +61,8 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 	return "", ""
 }
 
-// notRunning returns a finding if the process is not running or if its Lease was not found. If the Lease was not found,
-// the process may or may not be running. In this case the finding contains the text consequence, which describes what
-// happens if the process is not running.
+// notRunning returns a finding if the process is not running or its Lease was not found. Without a Lease, the process
+// may be running, and the finding contains the possible consequence.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:
@@ -86,7 +85,7 @@ func (p Process) notRunning(about, consequence string) []Finding {
 	return nil
 }
 
-// These are the reasons in findings that no condition reports.
+// Reasons of findings that no condition reports.
 const (
 	// NoProcess means that a process is not running.
 	NoProcess = "NoProcess"
@@ -96,11 +95,11 @@ const (
 	OwnerDeleting = "OwnerDeleting"
 	// OtherFinalizers means that finalizers of other controllers delay the deletion of an object.
 	OtherFinalizers = "ForeignFinalizers"
-	// NoOwner means that a machine is not replaced because no set owns the machine.
+	// NoOwner means that a machine without a set is not replaced.
 	NoOwner = "NoOwner"
-	// NoBudget means that a machine is not replaced because maxInFlight of its owner is 0.
+	// NoBudget means that a machine is not replaced because its owner's maxInFlight is 0.
 	NoBudget = "NoBudget"
-	// DisruptionDenied means that a disruption budget or an annotation prevents the replacement of a machine.
+	// DisruptionDenied means that a budget or an annotation prevents the replacement of a machine.
 	DisruptionDenied = "DisruptionDenied"
 	// RemediationSkipped means that a machine is exempt from remediation.
 	RemediationSkipped = "RemediationSkipped"

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unownedFindings explains why no set owns a machine. It returns findings only if a set owned the machine before, or if
-// the selector of a set matches the machine.
+// unownedFindings explains why no set owns a machine. There are none unless a set owned the machine before, or selects
+// it.
 func unownedFindings(f Facts) []Finding {
 	m := f.Machine
 	if m.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(m) != nil {
@@ -37,8 +37,7 @@ func unownedFindings(f Facts) []Finding {
 	return findings
 }
 
-// setsOf returns the sets that belong to the given owner UID. For the UID of a deployment, the result contains the sets
-// of the deployment. For the UID of a set, the result contains only this set.
+// setsOf returns the sets of a deployment's UID, or the set with this UID.
 func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet) {
 	for i := range sets {
 		if c := metav1.GetControllerOfNoCopy(&sets[i]); string(sets[i].UID) == owner || c != nil && string(c.UID) == owner {
@@ -48,9 +47,8 @@ func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet)
 	return out
 }
 
-// releasedFinding returns a finding about a machine that its set released because the labels no longer matched. It is
-// not recorded which set released the machine. The finding is about the set whose selector would match after the fewest
-// changes of labels.
+// releasedFinding explains that a set released the machine, because its labels no longer matched. The set is not
+// recorded, so the finding is about the set with the fewest missing labels.
 func releasedFinding(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const consequences = " The machine is not replaced when it fails, and not updated by rollouts. It still counts towards the maximum number of machines of its former owner."
 	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,
@@ -73,7 +71,7 @@ func releasedFinding(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	return f
 }
 
-// missingLabels returns the labels, as key=value, that the selector of a set requires and that a machine lacks.
+// missingLabels returns the labels that a set's selector requires and a machine lacks, as key=value.
 func missingLabels(m *v1beta1.Machine, set *v1beta1.MachineSet) (missing []string) {
 	wanted := set.Spec.Selector.MatchLabels
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {

@@ -11,23 +11,22 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// View is what "machinist why" prints for one object.
+// View is the view of "machinist why" for one object.
 type View struct {
-	// Now is the time at which the objects were read.
+	// Now is when the objects were read.
 	Now time.Time `json:"now"`
-	// Object is the explained object, in the form TYPE/NAME. Namespace is the namespace of the object.
+	// Object is the explained object as TYPE/NAME. Namespace is its namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
-	// For a machine, State is its phase. For a fleet, State describes the actual and the desired number of machines.
+	// State is the phase of a machine, or the actual and the desired number of machines of a fleet.
 	State string `json:"state,omitempty"`
-	// Node is the name of the Node, if the object is a machine with a Node.
+	// Node is the Node of a machine, or empty.
 	Node string `json:"node,omitempty"`
-	// Findings explain what the object waits for. The finding about the first obstacle comes first.
+	// Findings explain what the object waits for, first obstacle first.
 	Findings []Finding `json:"findings"`
-	// Failures are the recent failures of the machine, or of all machines of the deployment, newest first. The machines
-	// may have recovered since.
+	// Failures are the recent failures of the machines, newest first. The machines may have recovered since.
 	Failures []Failure `json:"recentFailures,omitempty"`
-	// Unread contains a sentence for each kind of object that could not be read.
+	// Unread has a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -94,7 +93,7 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 	}
 }
 
-// Few joins at most limit names, followed by the number of other names.
+// Few joins at most limit names and counts the others.
 func Few(names []string, limit int) string {
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// present reads those desired and recorded objects that exist in the cluster.
 func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstructured,
 	installed []v1beta1.InstalledObject) (present, error) {
 	existing := present{}
@@ -26,7 +25,7 @@ func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstru
 		if existing[ref] != nil {
 			continue
 		}
-		// If the kind of an object is no longer served, the object counts as missing.
+		// A kind that is no longer served has no objects.
 		if err := r.read(ctx, existing, ref); err != nil && !meta.IsNoMatchError(err) {
 			return nil, err
 		}
@@ -48,8 +47,7 @@ func (r *Reconciler) read(ctx context.Context, existing present, ref v1beta1.Ins
 	return nil
 }
 
-// carryOut applies and prunes objects. It stops at the first error, because later objects may need the object that
-// failed.
+// carryOut applies and prunes objects. It stops at the first error, because later objects may need the failed one.
 func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	for _, a := range s.Apply {
 		options := []client.ApplyOption{client.FieldOwner(Name)}
@@ -69,7 +67,6 @@ func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	return nil
 }
 
-// remove deletes an object if the object still has the UID that was read.
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured) error {
 	uid := object.GetUID()
 	err := r.Live.Delete(ctx, object, client.Preconditions{UID: &uid}, background)
@@ -79,8 +76,8 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	return nil
 }
 
-// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod that refers to the
-// Secret would wait forever.
+// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod with that Secret would
+// wait forever.
 func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provider) (*problem, error) {
 	for _, named := range []struct {
 		field string

@@ -11,21 +11,18 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// problem describes why the spec of a Provider cannot be applied.
 type problem struct {
 	reason, message string
-	// waits means that the problem is not an error, and that it ends without any action by a user.
+	// waits is true if the problem is not an error and ends without any action by a user.
 	waits bool
 	// after is when to check again. Zero means that an event triggers the next pass.
 	after time.Duration
 }
 
-// applyFailed returns the problem for an error of the API server.
 func applyFailed(err error) *problem {
 	return &problem{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
 }
 
-// conditionsOf returns the conditions of a Provider, and the time until the next check for changes that cause no event.
 func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *problem,
 	p process) ([]metav1.Condition, time.Duration) {
 	condition := func(of string, is bool, reason, message string) metav1.Condition {
@@ -62,7 +59,6 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 	return []metav1.Condition{available, progress, fine}, after
 }
 
-// availableOf returns the condition Available, and the time until the next check.
 func availableOf(provider *v1beta1.Provider, p process,
 	condition func(of string, is bool, reason, message string) metav1.Condition) (metav1.Condition, time.Duration) {
 	const available = v1beta1.ConditionAvailable
@@ -87,6 +83,5 @@ func availableOf(provider *v1beta1.Provider, p process,
 	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+". Pod "+p.leader+" is the leader."), 0
 }
 
-// unchanged reports whether two statuses are equal, so that the new status need not be written. A condition keeps
-// its transition time while its status does not change, so the transition times do not cause a difference.
+// unchanged reports whether the status need not be written. Transition times differ only if a condition changes.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }

@@ -23,14 +23,14 @@ import (
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client writes Providers, and reads Providers from the cache. Each read includes the writes of this process.
-	// It is required.
+	// Client writes Providers and reads them from the cache. Each read includes the writes of this process. It is
+	// required.
 	Client client.Client
 	// Live reads and writes all other objects without a cache. It is required.
 	Live client.Client
 	// Render renders the chart of a provider process. It is required.
 	Render Render
-	// Namespace is the namespace of the processes, and of the Secrets to which Providers refer. It is required.
+	// Namespace contains the processes and the Secrets of Providers. It is required.
 	Namespace string
 	// Recorder records events on Providers. It is required.
 	Recorder events.EventRecorder
@@ -45,20 +45,18 @@ type Reconciler struct{ Options }
 // New returns a Reconciler.
 func New(o Options) *Reconciler { return &Reconciler{o} }
 
-// These are the times between two checks for changes that do not cause an event.
+// Delays between checks for changes that cause no event.
 const (
-	// leaderDelay is the delay of checks of the Lease's holder. Leases are not watched, because every renewal would
-	// cause an event.
+	// leaderDelay applies to the holder of the Lease. Leases are not watched, because every renewal would cause an
+	// event.
 	leaderDelay = 3 * time.Second
-	// useDelay is the delay of checks of the Machines that still need a Provider while it is being deleted.
+	// useDelay applies to the Machines that still need a Provider that is being deleted.
 	useDelay = 10 * time.Second
 	// secretDelay applies to a missing Secret.
 	secretDelay = 15 * time.Second
-	// othersDelay is the delay of checks of objects that belong to other owners, because these objects are not
-	// watched.
+	// othersDelay applies to objects of other owners, which are not watched.
 	othersDelay = 15 * time.Second
-	// nodesDelay is the delay of checks of the Nodes while none of them has a provider ID, or while they are of
-	// several platforms.
+	// nodesDelay applies to Nodes without a provider ID, or of several platforms.
 	nodesDelay = 30 * time.Second
 )
 
@@ -83,7 +81,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
 }
 
-// reconcileNormal adds the finalizer to a Provider and installs its process.
 func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		before := provider.DeepCopy()
@@ -96,8 +93,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Prov
 	return r.install(ctx, provider, nil)
 }
 
-// install installs the objects of a Provider and writes its status. If the parameter additional is not nil, install
-// sets this condition too. It returns the time until the next check, or zero if an event triggers the next pass.
+// install installs the objects of a Provider and writes its status. The condition additional may be nil. install
+// returns the time until the next check, or zero if an event triggers the next pass.
 func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	additional *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()
@@ -107,7 +104,7 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	case apierrors.IsConflict(err):
 		return 0, err
 	default:
-		found = applyFailed(err) // The cause may be a missing permission, so report it to the user.
+		found = applyFailed(err) // A missing permission may be the cause. Report it to the user.
 	}
 	observed, observeErr := r.observe(ctx, provider, status)
 	if observeErr != nil {
@@ -130,8 +127,8 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	return after, err
 }
 
-// applySpec installs the objects of the spec, and records the result in status. If a problem prevents the
-// installation, applySpec returns the problem. If it returns an error, the pass is repeated.
+// applySpec installs the objects of the spec and records the result in status. It returns a problem if the user must
+// act, and an error if the pass must be repeated.
 func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	status *v1beta1.ProviderStatus) (*problem, error) {
 	if t, err := r.resolveType(ctx, provider, status); t != nil || err != nil {
@@ -168,7 +165,7 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	return nil, nil
 }
 
-// write writes the status if it changed. It records an event if the Provider became degraded or recovered.
+// write writes a changed status. It records an event when the Provider becomes degraded or recovers.
 func (r *Reconciler) write(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) error {
 	if unchanged(&provider.Status, status) {
 		return nil

@@ -17,20 +17,19 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Reasons of events on a Provider. The reasons of its conditions are used for events too.
 const (
 	// ReasonUninstalled surfaces when a deleted Provider and all its objects are gone.
 	ReasonUninstalled = "Uninstalled"
 )
 
-// background makes the API server delete an object immediately and the object's dependents later.
+// background deletes an object immediately and its dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-// maxCounted is the maximum number of Machines that are read in order to report how many objects need a process.
+// maxCounted limits the Machines that are read to count the users of a process.
 const maxCounted = 100
 
-// reconcileDelete removes the process of a Provider that is being deleted. While Machines or classes need the
-// process, it stays installed, because these objects could not be deleted without it.
+// reconcileDelete uninstalls a Provider that is being deleted. The process stays while Machines or classes need it,
+// because they could not be deleted without it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -59,8 +58,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Prov
 	return 0, nil
 }
 
-// uninstall deletes the installed objects in reverse order: first the webhook, then the process that serves it, and
-// then the permissions of the process. Objects of other owners stay.
+// uninstall deletes the installed objects in reverse order: the webhook, the process, and then its permissions. Objects
+// of other owners stay.
 func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) error {
 	existing, err := r.present(ctx, nil, provider.Status.Installed)
 	if err != nil {
@@ -76,8 +75,7 @@ func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) 
 	return nil
 }
 
-// users describes the objects that still need the process of a Provider. The result is empty if the process was
-// never installed. Machines in another control cluster cannot be read.
+// users describes the objects that still need the process. Machines in another control cluster cannot be read.
 func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
 	if len(provider.Status.Installed) == 0 || provider.Spec.Control.KubeconfigSecretRef != nil {
 		return nil, nil
@@ -113,7 +111,6 @@ func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]s
 	return users, nil
 }
 
-// summarize returns a text with the number of objects and the name of the first object.
 func summarize(names []string, more bool, one, many string) string {
 	slices.Sort(names)
 	switch {

@@ -14,17 +14,16 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// detection contains the platforms of the Nodes. The platform of a Node is determined by its provider ID.
+// detection holds the platforms of the Nodes, which follow from their provider IDs.
 type detection struct {
 	total     int
-	platforms map[string]int // the number of Nodes by the scheme of their provider IDs
+	platforms map[string]int // number of Nodes by the scheme of their provider IDs
 }
 
 // scheme matches the part of a provider ID before "://" if it is a valid type of a Provider.
 var scheme = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,42}[a-z0-9])?)://`)
 
-// detect counts, for each platform, the Nodes of the platform. A Node has no platform if it has no provider ID, or
-// if the provider ID has no scheme.
+// detect counts the Nodes of each platform. A Node without a provider ID or scheme has no platform.
 func detect(nodes []corev1.Node) detection {
 	d := detection{total: len(nodes), platforms: map[string]int{}}
 	for i := range nodes {
@@ -35,15 +34,12 @@ func detect(nodes []corev1.Node) detection {
 	return d
 }
 
-// sorted returns the platforms in descending order of the number of their Nodes.
 func (d detection) sorted() []string {
 	return slices.SortedFunc(maps.Keys(d.platforms), func(a, b string) int {
 		return cmp.Or(cmp.Compare(d.platforms[b], d.platforms[a]), cmp.Compare(a, b))
 	})
 }
 
-// problem explains why the platform cannot be determined: the Nodes have no platform, or they have several
-// platforms. It returns nil if they have exactly one platform.
 func (d detection) problem() *problem {
 	platforms := d.sorted()
 	switch len(platforms) {
@@ -66,7 +62,6 @@ func (d detection) problem() *problem {
 		nodeCount(d.total), strings.Join(parts, ", ")))}
 }
 
-// platform returns the only platform.
 func (d detection) platform() *v1beta1.DetectedPlatform {
 	name := d.sorted()[0]
 	return &v1beta1.DetectedPlatform{Type: name, Nodes: int32(d.platforms[name]), TotalNodes: int32(d.total)}

@@ -6,9 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// covers reports whether the found object has all desired fields with the same values. It ignores all other fields,
-// such as defaults. It need not detect that a field is no longer desired, because the hash of the rendered object
-// changes in this case.
+// covers reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. A field
+// that is no longer desired changes the hash of the rendered object instead.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
@@ -35,8 +34,7 @@ func covers(found, desired any) bool {
 	}
 }
 
-// mergedLists maps each list that the API server merges to the field that is the key of the list's items. Other
-// clients may add items to these lists.
+// mergedLists maps each list that the API server merges to the key of its items. Other clients may add items.
 var mergedLists = map[string]string{
 	"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
 	"imagePullSecrets": "name", "webhooks": "name", "matchConditions": "name", "ownerReferences": "uid",
@@ -82,8 +80,8 @@ func coversInOrder(found, desired []any) bool {
 	return true
 }
 
-// equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals a float of the same
-// value. An empty value equals a missing value.
+// equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals the same float. An empty
+// value equals a missing one.
 func equalValues(found, desired any) bool {
 	if found == desired {
 		return true

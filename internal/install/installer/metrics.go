@@ -15,7 +15,7 @@ import (
 // Metrics are the metrics of Providers. A nil *Metrics does nothing.
 type Metrics struct{ providers *objectmetrics.Collector }
 
-// NewMetrics registers the metrics. Each scrape computes their values from the objects in the cache.
+// NewMetrics registers the metrics. Each scrape computes them from the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	degraded := prometheus.NewDesc("machinist_installation_degraded",
 		"1 while the condition Degraded of a Provider is True, else 0.", []string{"installation"}, nil)
@@ -39,8 +39,6 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// lead starts the export of the metrics when this process has begun to reconcile classes. It is called after this
-// process has become the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.providers.Lead()

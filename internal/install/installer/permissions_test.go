@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// role is a Role or a ClusterRole.
 type role struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -45,8 +44,8 @@ func rolesIn(t *testing.T, name string) []role {
 	return roles
 }
 
-// A client can only grant permissions that it has. The operator therefore needs all permissions of a provider, whatever
-// the name of the provider is. It needs them in each namespace in which the provider has them.
+// A client can only grant permissions that it has. The operator needs the permissions of every provider, in the same
+// namespaces.
 //
 // Rule: operator-may-install.
 func TestOperatorHasPermissionsOfProviders(t *testing.T) {
@@ -71,7 +70,6 @@ func TestOperatorHasPermissionsOfProviders(t *testing.T) {
 	}
 }
 
-// missingIn returns the verbs and resources of a rule that no role grants in a namespace.
 func missingIn(roles []role, namespace string, rule rbacv1.PolicyRule) []string {
 	var missing []string
 	names := rule.ResourceNames

@@ -11,31 +11,28 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// steps contains the changes that make the cluster equal to the rendered objects.
 type steps struct {
-	// Desired contains the rendered objects in the order of their creation.
+	// Desired are the rendered objects in the order of their creation.
 	Desired []*unstructured.Unstructured
-	// Apply contains the objects in Desired that are missing or different in the cluster.
+	// Apply are the desired objects that are missing or different.
 	Apply []application
-	// Prune contains the objects that are no longer desired, in reverse order of their creation.
+	// Prune are the objects that are no longer desired, in reverse order of creation.
 	Prune []*unstructured.Unstructured
-	// Conflicts contains the desired objects that already exist and do not belong to this Provider. If there are
-	// any conflicts, nothing is changed.
+	// Conflicts are desired objects that already exist and belong to another owner. If there are any, nothing is
+	// changed.
 	Conflicts []*unstructured.Unstructured
 }
 
-// application is an object to apply.
 type application struct {
 	Object *unstructured.Unstructured
-	// Force makes the operator overwrite fields that other field managers have changed. It is true for existing
-	// objects of this Provider.
+	// Force overwrites the fields of other field managers. It is true for existing objects of this Provider.
 	Force bool
 }
 
-// present contains the desired or recorded objects that exist in the cluster.
+// present holds the desired or recorded objects that exist in the cluster.
 type present map[v1beta1.InstalledObject]*unstructured.Unstructured
 
-// planOf compares the desired objects with the existing objects. The parameter owner is the UID of the Provider.
+// planOf compares the desired objects with the existing ones. The owner is the UID of the Provider.
 func planOf(desired []*unstructured.Unstructured, existing present, installed []v1beta1.InstalledObject,
 	owner types.UID) steps {
 	s := steps{Desired: desired}
@@ -46,7 +43,7 @@ func planOf(desired []*unstructured.Unstructured, existing present, installed []
 		case found == nil:
 			s.Apply = append(s.Apply, application{Object: object})
 		case found.GetDeletionTimestamp() != nil:
-			// The object is created again after its deletion is complete. An event reports the end of the deletion.
+			// The object is created again after its deletion. An event reports the end of the deletion.
 		case !ownedBy(found, owner):
 			s.Conflicts = append(s.Conflicts, found)
 		case differs(object, found):
@@ -61,15 +58,12 @@ func planOf(desired []*unstructured.Unstructured, existing present, installed []
 	return s
 }
 
-// differs reports whether an object must be applied, because the desired object changed since it was last applied, or
-// because another program changed the object.
 func differs(desired, found *unstructured.Unstructured) bool {
 	const hash = v1beta1.AnnotationAppliedHash
 	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !covers(found.Object, desired.Object)
 }
 
-// recorded returns the objects that the status must list while the steps are executed: the objects that were
-// installed before, and the new objects.
+// recorded returns the objects that the status lists during the steps: the old and the new ones.
 func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
 	all := slices.Clone(installed)
 	for _, ref := range s.installed() {
@@ -80,7 +74,7 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns the objects that the status must list after the steps.
+// installed returns the objects that the status lists after the steps.
 func (s steps) installed() []v1beta1.InstalledObject {
 	refs := make([]v1beta1.InstalledObject, len(s.Desired))
 	for i, object := range s.Desired {
@@ -89,8 +83,6 @@ func (s steps) installed() []v1beta1.InstalledObject {
 	return refs
 }
 
-// conflictMessage returns a message with the names of the objects of other owners, and with the owners if they are
-// known.
 func (s steps) conflictMessage() string {
 	var parts []string
 	for _, object := range s.Conflicts {

@@ -87,7 +87,7 @@ func TestPlanOf(t *testing.T) {
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("got %q, want %q", strings.Join(got, ", "), test.want)
 			}
-			// While the steps are executed, the status must list every object that may exist.
+			// During the steps, the status must list every object that may exist.
 			recorded := steps.recorded(test.installed)
 			for _, ref := range slices.Concat(test.installed, refs(test.desired)) {
 				if !slices.Contains(recorded, ref) {

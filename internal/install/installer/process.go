@@ -17,15 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// process describes a provider process in the cluster.
 type process struct {
 	deployment *appsv1.Deployment // nil if it does not exist
 	pods       []corev1.Pod
-	// leader is the name of the pod that holds the Lease. It is empty if no pod of the process holds the Lease.
+	// leader is the pod that holds the Lease, or "" if no pod of the process holds it.
 	leader string
 }
 
-// observe reads the state of the process of a Provider.
 func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) (process,
 	error) {
 	at := slices.IndexFunc(status.Installed, func(o v1beta1.InstalledObject) bool { return o.Kind == "Deployment" })
@@ -59,7 +57,6 @@ func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, st
 	return found, nil
 }
 
-// leaseName returns the name of the Lease of the process.
 func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) string {
 	if provider.Spec.WatchNamespace == "" {
 		return status.Process
@@ -67,9 +64,8 @@ func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) strin
 	return status.Process + "-" + provider.Spec.WatchNamespace
 }
 
-// leader returns the name of the pod that holds the Lease. It does not check whether the Lease has expired, because
-// the pod of a former leader no longer exists. If the process has a kubeconfig of another control cluster, the
-// Lease is in that cluster, and the function does not find it.
+// leader returns the name of the pod that holds the Lease. Expiry does not matter, because the pod of a former leader
+// no longer exists. A Lease in another control cluster is not found.
 func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []corev1.Pod) (string, error) {
 	lease := &coordinationv1.Lease{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {
@@ -83,7 +79,7 @@ func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []
 	}
 	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	for i := range pods {
-		// The Lease contains the host name of the pod, which is the pod's name truncated to 63 characters.
+		// The Lease has the host name of the pod: its name, truncated to 63 characters.
 		if name := pods[i].Name; host != "" && (name == host || len(host) == 63 && strings.HasPrefix(name, host)) {
 			return name, nil
 		}
@@ -91,7 +87,6 @@ func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []
 	return "", nil
 }
 
-// version returns the versions of the ready pods.
 func (p process) version() string {
 	var versions []string
 	for i := range p.pods {
@@ -107,7 +102,6 @@ func (p process) version() string {
 	return strings.Join(versions, ", ")
 }
 
-// desiredVersion returns the version of the rendered Deployment.
 func desiredVersion(objects []*unstructured.Unstructured) string {
 	for _, object := range objects {
 		if object.GetKind() != "Deployment" {
@@ -124,7 +118,6 @@ func desiredVersion(objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// versionOf returns the tag of an image, or the beginning of its digest if it has no tag.
 func versionOf(image string) string {
 	name, digest, hasDigest := strings.Cut(image, "@")
 	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {

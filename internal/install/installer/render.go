@@ -17,24 +17,22 @@ import (
 
 // Release is an installation of the chart machinist-provider.
 type Release struct {
-	// Name is the name of the release. Namespace is the namespace of its objects.
+	// Name and Namespace are the name of the release and the namespace of its objects.
 	Name, Namespace string
 	// Values override the defaults of the chart.
 	Values map[string]any
 }
 
-// Render returns the objects of a release in the order of their creation. If a value is invalid, the error contains the
-// path of the value.
+// Render returns the objects of a release in the order of their creation. An error about a value contains its path.
 type Render func(Release) ([]*unstructured.Unstructured, error)
 
 const (
-	// managedByLabel names the program that created an object. The value of Helm is replaced by Name.
+	// managedByLabel names the program that created an object. Name replaces the value of Helm.
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// Name is the name of the operator process and of its field manager.
 	Name = "machinist-operator"
 )
 
-// render returns the objects to apply for a Provider of a type.
 func (r *Reconciler) render(provider *v1beta1.Provider, of string) ([]*unstructured.Unstructured, error) {
 	values, err := valuesOf(provider, of)
 	if err != nil {
@@ -53,7 +51,7 @@ func (r *Reconciler) render(provider *v1beta1.Provider, of string) ([]*unstructu
 	return stamped, nil
 }
 
-// valuesOf returns the values of the chart for a Provider of a type. The other fields of the spec override spec.values.
+// valuesOf returns the values of the chart. The other fields of the spec override spec.values.
 func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	spec, values := &provider.Spec, map[string]any{}
 	if spec.Values != nil && len(spec.Values.Raw) > 0 {
@@ -110,7 +108,7 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	return values, nil
 }
 
-// unset reports whether a field of the spec is empty. In this case the default of the chart applies.
+// unset reports whether a field of the spec is empty, so that the default of the chart applies.
 func unset(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -146,8 +144,7 @@ func anyOf(texts []string) []any {
 	return list
 }
 
-// stamp returns a copy of a rendered object, and adds an owner reference and a hash of the object's content to the
-// copy.
+// stamp returns a copy of a rendered object with an owner reference and a hash of its content.
 func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*unstructured.Unstructured, error) {
 	object := rendered.DeepCopy()
 	labels := map[string]string{}
@@ -163,7 +160,7 @@ func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*un
 	unstructured.RemoveNestedField(object.Object, "status")
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	if object.GetKind() == "Deployment" {
-		// Events of the pods report a stuck rollout. The label selects them.
+		// Pod events report a stuck rollout. This label selects the pods.
 		if err := unstructured.SetNestedField(object.Object, provider.Name, "spec", "template", "metadata", "labels",
 			v1beta1.LabelInstalledBy); err != nil {
 			return nil, fmt.Errorf("label the pods of Deployment %s: %w", object.GetName(), err)

@@ -65,8 +65,7 @@ func TestErrorAboutValueHasItsPath(t *testing.T) {
 	}
 }
 
-// The operator does not install a migrator, because it would need all permissions of the migrator itself to be allowed
-// to grant them.
+// The operator would need all permissions of a migrator to grant them.
 func TestOperatorInstallsNoMigrator(t *testing.T) {
 	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
 		Values: &runtime.RawExtension{Raw: []byte(`{"migrator":{"enabled":true}}`)}}}
@@ -86,7 +85,6 @@ func TestOperatorInstallsOnlyObjectsOfProcess(t *testing.T) {
 	}
 }
 
-// Each applied object has an owner reference, and a hash that depends only on the rendered object.
 func TestRenderedObjectsAreStamped(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "status": map[string]any{},

@@ -12,21 +12,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// crashLoopRestarts is the number of restarts from which on a container that is not ready is reported as crash
-// looping. This number is needed because the kubelet reports CrashLoopBackOff only while it waits before the next
-// start of the container.
+// crashLoopRestarts is the number of restarts after which a container that is not ready is reported as crash looping.
+// The kubelet reports CrashLoopBackOff only while it waits for the next start.
 const crashLoopRestarts = 3
 
-// rollout describes the progress of the rollout of the Deployment.
 type rollout struct {
 	complete bool
-	// stuck means that the rollout does not continue until a user acts. In this case, reason and message explain the
-	// problem.
+	// stuck means that the rollout waits for a user. reason and message explain why.
 	stuck           bool
 	reason, message string
 }
 
-// rollout evaluates the Deployment and its pods.
 func (p process) rollout() rollout {
 	d := p.deployment
 	want := int32(1)
@@ -48,7 +44,6 @@ func (p process) rollout() rollout {
 		"%d of %s updated, %d available.", s.UpdatedReplicas, replicas(want), s.AvailableReplicas)}
 }
 
-// podsRefused returns the reason if the API server refuses to create pods.
 func (p process) podsRefused() *rollout {
 	if c := deploymentCondition(p.deployment, appsv1.DeploymentReplicaFailure); c != nil &&
 		c.Status == corev1.ConditionTrue {
@@ -58,8 +53,7 @@ func (p process) podsRefused() *rollout {
 	return nil
 }
 
-// newestStuckPod returns the problem of a stuck pod. If several pods are stuck, it selects the newest of them,
-// because this pod has the newest version.
+// newestStuckPod returns the problem of the newest stuck pod, which has the newest version.
 func (p process) newestStuckPod() *rollout {
 	pods := slices.Clone(p.pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
@@ -77,8 +71,7 @@ func (p process) newestStuckPod() *rollout {
 	return nil
 }
 
-// stuckPod returns the problem of a pod that cannot become ready until a user acts. It returns nil if there is no such
-// problem.
+// stuckPod returns the problem of a pod that waits for a user, or nil.
 func stuckPod(pod *corev1.Pod) *rollout {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
@@ -101,7 +94,6 @@ func stuckPod(pod *corev1.Pod) *rollout {
 	return nil
 }
 
-// lastTermination describes how a container last ended.
 func lastTermination(c corev1.ContainerStatus) string {
 	t := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 	if t == nil {
@@ -117,7 +109,6 @@ func lastTermination(c corev1.ContainerStatus) string {
 	return text + "."
 }
 
-// deadlineExceeded returns a problem if the Deployment made no progress within its progress deadline.
 func (p process) deadlineExceeded() *rollout {
 	c := deploymentCondition(p.deployment, appsv1.DeploymentProgressing)
 	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != v1beta1.ReasonProgressDeadlineExceeded {

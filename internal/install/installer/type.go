@@ -11,15 +11,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Types returns the types of the providers of Machinist, in order. Each type is also the scheme in the provider IDs of
-// this provider.
+// Types returns the provider types of Machinist, in order. A type is also the scheme of its provider IDs.
 func Types() []string { return []string{"azure", "libvirt", "openstack", "sim"} }
 
-// processName returns the name of the process of a type.
 func processName(of string) string { return "machinist-provider-" + of }
 
-// resolveType determines the type of a Provider and records it in status. If this is not possible, it returns the
-// problem.
+// resolveType determines the type of a Provider and records it in status. It returns a problem if the type is unknown.
 func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider,
 	status *v1beta1.ProviderStatus) (*problem, error) {
 	if provider.Spec.Type == v1beta1.ProviderTypeAuto {
@@ -39,8 +36,7 @@ func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider
 	return duplicateType(provider, status.Type, all.Items), nil
 }
 
-// detectType detects the type from the Nodes. If objects of a type are already installed, the Provider keeps this
-// type.
+// detectType detects the type from the Nodes. A Provider with installed objects keeps its type.
 func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderStatus) (*problem, error) {
 	if status.Detected != nil && len(status.Installed) > 0 {
 		status.Type = status.Detected.Type
@@ -73,7 +69,7 @@ func unknownType(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) *pr
 		"%s. The providers of Machinist are %s. For any other provider, set spec.image.repository.", subject, strings.Join(Types(), ", "))}
 }
 
-// duplicateType returns a problem if another Provider of the same type takes precedence over this Provider.
+// duplicateType returns a problem if another Provider of the same type precedes this one.
 func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider) *problem {
 	for i := range all {
 		other := &all[i]
@@ -86,7 +82,7 @@ func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider
 	return nil
 }
 
-// typeOf returns the resolved or declared type of a Provider. It is Auto if the type is not detected yet.
+// typeOf returns the resolved or declared type. It is Auto if the type is not detected yet.
 func typeOf(p *v1beta1.Provider) string {
 	if p.Spec.Type == v1beta1.ProviderTypeAuto && p.Status.Type != "" {
 		return p.Status.Type
@@ -94,8 +90,8 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes reports whether Provider a takes precedence over Provider b if both have the same type. An installed
-// Provider takes precedence over a Provider that is not installed. Otherwise the older Provider has priority.
+// precedes decides between two Providers of one type. An installed Provider precedes one that is not installed.
+// Otherwise the older one precedes.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -58,7 +58,7 @@ func TestOlderProviderHasTheType(t *testing.T) {
 	for name, test := range map[string]struct {
 		of     v1beta1.Provider
 		all    []v1beta1.Provider
-		yields string // the name of the Provider that precedes it
+		yields string // name of the Provider that precedes it
 	}{
 		"alone":                 {older, []v1beta1.Provider{older}, ""},
 		"the older":             {older, []v1beta1.Provider{older, younger}, ""},

@@ -21,12 +21,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// passTimeout is the timeout of a pass, which takes about thirty requests.
+// passTimeout limits a pass, which takes about thirty requests.
 const passTimeout = time.Minute
 
-// Kinds returns an empty object of each kind that is watched in addition to Providers. For these kinds, the cache
-// contains only metadata, and only objects that Selector selects. Pods are included because no other object reports
-// that a pod cannot start.
+// Kinds returns an empty object of each watched kind except Provider. The cache has only their metadata, and only
+// objects that Selector selects. Pods are watched because only a pod shows why it cannot start.
 func Kinds() []client.Object {
 	var kinds []client.Object
 	for _, gvk := range []schema.GroupVersionKind{
@@ -67,7 +66,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Name: "provider", Reconciler: r, Concurrency: 1, Timeout: passTimeout,
 		For: &wiring.Watch{Object: &v1beta1.Provider{}, Predicate: specChanged()},
 		Watches: []wiring.Watch{{
-			// After a Provider has been deleted, another Provider of the same type may be installed.
+			// Another Provider of the same type may take the place of a deleted one.
 			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: onlyDeleted(),
 		}},
 	}
@@ -78,7 +77,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	return table
 }
 
-// specChanged drops updates that change neither the spec, the deletion timestamp nor the presence of the finalizer.
+// specChanged drops updates that leave the spec, the deletion timestamp and the finalizer unchanged.
 func specChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -97,7 +96,7 @@ func onlyDeleted() predicate.Predicate {
 	}
 }
 
-// all returns the keys of all Providers. There are only a few Providers.
+// all returns the keys of all Providers. There are only a few.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1beta1.ProviderList{}
 	if err := r.Client.List(ctx, list); err != nil {
@@ -110,7 +109,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return keys
 }
 
-// installedFor returns the key of the Provider that an object belongs to.
+// installedFor returns the key of the Provider that owns an object.
 func installedFor(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetLabels()[v1beta1.LabelInstalledBy]
 	if name == "" {

@@ -16,7 +16,7 @@ import (
 )
 
 // Decode returns the objects in all files that match the pattern, in the order of the file names. A file may contain
-// several documents. Decode returns an error for kinds and fields that are not in the scheme.
+// several documents. Unknown kinds and fields are errors.
 func Decode(files fs.FS, pattern string, types ...func(*runtime.Scheme) error) ([]client.Object, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range types {

@@ -14,27 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Namespace is the default namespace of the processes and of their Leases.
+// Namespace is the default namespace of the processes and their Leases.
 const Namespace = "machinist-system"
 
-// Parts selects the objects of the charts that a cluster needs if the processes run outside of the cluster.
+// Parts selects the objects that a cluster needs if the processes run outside of it.
 type Parts struct {
-	// Control means that the cluster is the control cluster, and Target that it is the target cluster. Both may be true.
+	// Control and Target say whether the cluster is the control cluster, the target cluster, or both.
 	Control, Target bool
-	// User is the user name of the process in the cluster. If it is empty, the process uses its ServiceAccount.
+	// User is the user name of the process. If it is empty, the process uses its ServiceAccount.
 	User string
-	// WatchNamespace is the only namespace in which the process works. Empty means all namespaces.
+	// WatchNamespace is the only namespace that the process serves. Empty means all namespaces.
 	WatchNamespace string
-	// SecretNamespaces contains the namespaces in which a provider may read Secrets. Nil means the default of the
-	// chart.
+	// SecretNamespaces are the namespaces in which a provider may read Secrets. Nil means the default of the chart.
 	SecretNamespaces []string
-	// MigratorNamespaces contains the namespaces in which a migrator may read and write Secrets, acquire Leases and
-	// scale workloads.
+	// MigratorNamespaces are the namespaces in which a migrator may write Secrets, acquire Leases and scale workloads.
 	MigratorNamespaces []string
-	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
+	// Shards is the number of shards. With 0 or 1, one process serves all namespaces.
 	Shards int
-	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, API servers use
-	// the Service of the process. If it is "off", there is no webhook.
+	// WebhookURL is the URL at which API servers reach the webhook. Empty means the Service of the process. Off
+	// disables the webhook.
 	WebhookURL string
 }
 
@@ -60,22 +58,21 @@ func (p Parts) values() map[string]any {
 	return v
 }
 
-// Manager returns the objects that a cluster needs if the manager runs outside of it: the admission policies, the flow
-// control, and the roles and the webhook of the manager. The result does not contain the CRDs.
+// Manager returns the objects for a manager that runs outside of the cluster: admission policies, flow control, roles
+// and webhook. It does not return the CRDs.
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
 		"crds": map[string]any{"enabled": false}, "shards": max(p.Shards, 1),
 	})
 }
 
-// machinist renders the chart machinist with additional values.
 func (p Parts) machinist(additional map[string]any) ([]client.Object, error) {
 	v := p.values()
 	maps.Copy(v, additional)
 	return typed(RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: v}))
 }
 
-// Provider returns the objects that a cluster needs if a provider runs outside of it.
+// Provider returns the objects for a provider that runs outside of the cluster.
 func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
@@ -89,7 +86,7 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }
 
-// Operator returns the objects that a cluster needs for an operator, in addition to the objects that Manager returns.
+// Operator returns the objects for an operator, in addition to those of Manager.
 func Operator() ([]client.Object, error) {
 	parts := Parts{Control: true, WebhookURL: Off}
 	with, err := parts.machinist(map[string]any{"crds": map[string]any{"enabled": false},
@@ -109,8 +106,7 @@ func Operator() ([]client.Object, error) {
 	}), nil
 }
 
-// Migrator returns the objects that a cluster needs if a migrator runs outside of it. The result does not contain the
-// objects of the provider.
+// Migrator returns the objects for a migrator that runs outside of the cluster, in addition to those of Provider.
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
@@ -122,13 +118,13 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
-// MigrationPolicies returns the admission policies, with their bindings, that protect fleets while the provider's
-// migrator migrates them. The policies apply in the given namespaces.
+// MigrationPolicies returns the admission policies and bindings that protect fleets during a migration. They apply in
+// the given namespaces.
 func MigrationPolicies(provider string, namespaces ...string) []client.Object {
 	return onlyPolicies(must(Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}.Migrator(provider)))
 }
 
-// CRDs returns the CustomResourceDefinitions of the API group in the order of their names.
+// CRDs returns the CustomResourceDefinitions of the API group, sorted by name.
 func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 	keep := map[string]any{"crds": map[string]any{"keep": false}}
 	objects := must(Parts{Control: true, WebhookURL: Off}.machinist(keep))
@@ -138,7 +134,6 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 // Policies returns the ValidatingAdmissionPolicies and their bindings. Each policy comes before its binding.
 func Policies() []client.Object { return onlyPolicies(control()) }
 
-// onlyPolicies returns the ValidatingAdmissionPolicies and their bindings.
 func onlyPolicies(objects []client.Object) (found []client.Object) {
 	for _, object := range objects {
 		switch object.(type) {
@@ -149,8 +144,7 @@ func onlyPolicies(objects []client.Object) (found []client.Object) {
 	return found
 }
 
-// FlowControl returns the priority level for the requests of Machinist's processes, and the FlowSchemas that refer to
-// this level.
+// FlowControl returns the priority level of Machinist's processes and its FlowSchemas.
 func FlowControl() []client.Object {
 	var found []client.Object
 	for _, level := range only[*flowcontrolv1.PriorityLevelConfiguration](control()) {
@@ -162,8 +156,8 @@ func FlowControl() []client.Object {
 	return found
 }
 
-// ManagerWebhook returns the validating webhook configuration of machinist-manager. API servers reach it by a URL such
-// as https://localhost:9443, or by its Service if the URL is empty.
+// ManagerWebhook returns the validating webhook configuration of machinist-manager. API servers use the URL, such as
+// https://localhost:9443, or the Service if the URL is empty.
 func ManagerWebhook(url string) *admissionv1.ValidatingWebhookConfiguration {
 	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
@@ -196,7 +190,7 @@ func only[T client.Object](objects []client.Object) []T {
 	return found
 }
 
-// typed converts rendered objects to their types. It returns an error for fields that the types do not have.
+// typed converts rendered objects to their types. Unknown fields are errors.
 func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
@@ -220,8 +214,7 @@ func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, er
 	return converted, nil
 }
 
-// must panics on an error. The charts are embedded in the program, so an error means that the build is broken. The
-// tests detect that.
+// must panics on an error. The charts are embedded, so the tests detect each error.
 func must[T any](rendered T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("embedded charts: %v", err))

@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// The chart installs the definitions in config/crd, and only adds labels.
+// The chart only adds labels to the definitions in config/crd.
 func TestChartInstallsGeneratedCRDs(t *testing.T) {
 	files, err := filepath.Glob("../../../config/crd/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -48,7 +48,7 @@ func TestChartInstallsGeneratedCRDs(t *testing.T) {
 	}
 }
 
-// The roles in the charts have the same rules as config/rbac, but with concrete names.
+// The charts have the rules of config/rbac with concrete names.
 func TestChartsHaveRolesOfConfig(t *testing.T) {
 	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
 		ClusterAutoscaler} {
@@ -81,8 +81,8 @@ func TestChartsHaveRolesOfConfig(t *testing.T) {
 	}
 }
 
-// Two releases of different providers must not contain the same object. The same applies to two releases of one
-// provider for different namespaces. Objects that several providers share belong to the chart machinist.
+// Releases of different providers, or for different namespaces, must not contain the same object. Shared objects belong
+// to the chart machinist.
 func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 	owner := map[string]string{}
 	for name, values := range map[string]string{
@@ -132,7 +132,7 @@ func TestEveryPolicyIsBound(t *testing.T) {
 	}
 }
 
-// If the priority level of a FlowSchema does not exist, its requests are not assigned to it.
+// An API server ignores a FlowSchema whose priority level does not exist.
 func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
 	// Every API server has this level.
 	levels := map[string]bool{"leader-election": true}
@@ -153,7 +153,7 @@ func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
 	}
 }
 
-// Each webhook must refer to a Service of its own, whose pods serve the webhook. No webhook may apply to kube-system.
+// Each webhook needs its own Service, whose pods serve the webhook. No webhook may apply to kube-system.
 //
 // Rule: works-without-webhooks.
 func TestWebhooksHaveServices(t *testing.T) {
@@ -203,8 +203,7 @@ func TestWebhooksHaveServices(t *testing.T) {
 	}
 }
 
-// In the data of a Secret, the group of bootstrap tokens is encoded in base64. A policy cannot encode base64, so it
-// must contain the encoded group.
+// A Secret stores the group of bootstrap tokens in base64. A policy cannot encode base64.
 func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	text, err := charts.Files.ReadFile("machinist/templates/policies/processes.yaml")
 	if err != nil {
@@ -215,8 +214,8 @@ func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	}
 }
 
-// The policies recognize the processes by the namespace of their ServiceAccounts. With namespaceOverride, no object may
-// contain the namespace of the release.
+// The policies recognize the processes by their namespace. With namespaceOverride, no object may contain the namespace
+// of the release.
 func TestNamespaceOverrideReplacesNamespaceOfRelease(t *testing.T) {
 	values := "{namespaceOverride: other, operator: {enabled: true}, metrics: {prometheusRule: {enabled: true}}}"
 	machinist := must(RenderMachinist(Release{Name: "m", Namespace: "of-release", Values: parse(values)}))
@@ -233,8 +232,7 @@ func TestNamespaceOverrideReplacesNamespaceOfRelease(t *testing.T) {
 	}
 }
 
-// Helm reads no files outside of a chart. A definition that the schemas of several charts need is therefore repeated in
-// each schema.
+// Helm reads no files outside of a chart. Each schema repeats the shared definitions.
 func TestChartSchemasAgree(t *testing.T) {
 	definitions := func(path string) map[string]any {
 		text, err := os.ReadFile("../../../charts/" + path + "/values.schema.json")

@@ -1,3 +1,3 @@
-// Package manifests renders the charts for the operator, the demo and the tests. All of them therefore install the
-// same objects as users do. Provider names, namespaces and subjects are filled in only by the charts.
+// Package manifests renders the charts for the operator, the demo and the tests. They install the same objects as users
+// do.
 package manifests

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The chart installs the files of config/monitoring, but only if they are enabled.
 func TestChartInstallsGeneratedAlertsAndDashboards(t *testing.T) {
 	const folder = "../../../config/monitoring/"
 	render := func(values string) (rules []unstructured.Unstructured, dashboards map[string]*unstructured.Unstructured) {

@@ -23,19 +23,18 @@ import (
 type Release struct {
 	// Name and Namespace are the arguments of `helm install NAME --namespace NAMESPACE`. Both are required.
 	Name, Namespace string
-	// Values override the values of the chart, as `--values` does. The values are checked against the schema of the
-	// chart.
+	// Values override the values of the chart, as `--values` does. The schema of the chart applies.
 	Values map[string]any
 	// ManagedBy is the value of the label app.kubernetes.io/managed-by. The default is machinist.
 	ManagedBy string
 }
 
-// RenderMachinist renders the chart with the CRDs, the policies, the roles and the manager.
+// RenderMachinist renders the chart machinist: CRDs, policies, roles and the manager.
 func RenderMachinist(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Machinist, r)
 }
 
-// RenderProvider renders the chart of a provider. The value provider.name is the name of the provider.
+// RenderProvider renders the chart machinist-provider. The value provider.name is the name of the provider.
 func RenderProvider(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Provider, r)
 }
@@ -49,8 +48,7 @@ func AppVersion() (string, error) {
 	return c.Metadata.AppVersion, nil
 }
 
-// render returns the objects of a chart in the order in which Helm installs them. If a value is invalid, the error
-// contains the path of the value.
+// render returns the objects of a chart in Helm's order of installation. An error about a value contains its path.
 func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	c, err := load(name)
 	if err != nil {
@@ -88,7 +86,6 @@ func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// load loads an embedded chart.
 func load(name string) (*chart.Chart, error) {
 	var files []*archive.BufferedFile
 	err := fs.WalkDir(charts.Files, name, func(path string, entry fs.DirEntry, err error) error {

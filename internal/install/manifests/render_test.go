@@ -15,7 +15,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden maps the name of each golden file to a function that renders the release in it.
 func golden() map[string]func() ([]*unstructured.Unstructured, error) {
 	machinist := func(values string) func() ([]*unstructured.Unstructured, error) {
 		return func() ([]*unstructured.Unstructured, error) {
@@ -134,8 +133,7 @@ func parse(values string) map[string]any {
 	return v
 }
 
-// In a review, the golden files show how the installed objects change. The golden files do not contain the CRDs,
-// because a review shows their changes in config/crd.
+// Golden files show a reviewer how the installed objects change. They omit the CRDs, which are in config/crd.
 func TestReleasesRenderToGoldenFiles(t *testing.T) {
 	for name, render := range golden() {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +173,6 @@ func TestReleasesRenderToGoldenFiles(t *testing.T) {
 	}
 }
 
-// An unknown or invalid value is refused with its path.
-//
 // Rule: bad-input-names-field.
 func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 	for values, want := range map[string]string{

@@ -10,12 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Role contains the permissions of one process in one cluster. They consist of a ClusterRole and of Roles with the
-// same name in some namespaces. In the control cluster, a provider has a second ClusterRole for Secrets.
+// Role is the set of permissions of one process in one cluster: a ClusterRole, and Roles of the same name in some
+// namespaces. In the control cluster, a provider has a second ClusterRole for Secrets.
 type Role string
 
-// These are the roles of machinist-manager, of a provider process, of clients that read the metrics of these processes,
-// and of cluster-autoscaler in the control cluster.
+// Roles of machinist-manager, of a provider, of metrics readers, and of cluster-autoscaler in the control cluster.
 const (
 	ManagerControl    Role = "manager-control"
 	ManagerTarget     Role = "manager-target"
@@ -25,8 +24,7 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of the process of a provider. If namespace is not empty, the process
-// works in this namespace only.
+// For returns the ClusterRole and the Roles of a provider's process. A process with a namespace works only there.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

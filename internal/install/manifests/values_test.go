@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The README of a chart documents every value of values.yaml and of the schema, and no other value. The fields of a
-// value that is an object may be documented together.
+// The README of a chart documents exactly the values of values.yaml and of the schema. Fields of an object may be
+// documented together.
 func TestValuesAreDocumentedAndInSchema(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| \\w+ \\| .+ \\| (.*) \\|$")
 	for _, chart := range []string{"machinist", "machinist-provider", "simcloud"} {
@@ -58,7 +58,6 @@ func TestValuesAreDocumentedAndInSchema(t *testing.T) {
 	}
 }
 
-// pathsOfValues returns the paths of all values, such as image and image.tag.
 func pathsOfValues(parent string, values map[string]any) (paths []string) {
 	for key, value := range values {
 		path := strings.TrimPrefix(parent+"."+key, ".")
@@ -70,7 +69,6 @@ func pathsOfValues(parent string, values map[string]any) (paths []string) {
 	return paths
 }
 
-// pathsOfSchema returns the paths of all properties that a schema allows.
 func pathsOfSchema(parent string, schema, root map[string]any) (paths []string) {
 	if ref, ok := schema["$ref"].(string); ok {
 		definitions, _ := root["$defs"].(map[string]any)

@@ -13,18 +13,18 @@ import (
 
 // Dashboard is the source of a dashboard.
 type Dashboard struct {
-	// Name is the name of the source file without its extension. The uid of the dashboard is machinist-<name>.
+	// Name is the source file without its extension. The uid of the dashboard is machinist-<name>.
 	Name  string `json:"-"`
 	Title string `json:"title"`
-	// Variables contains the variables that users can set in addition to the data source and the cluster.
+	// Variables can be set by users, in addition to the data source and the cluster.
 	Variables []Variable `json:"variables,omitempty"`
 	Rows      []Row      `json:"rows"`
 }
 
-// Variable is a label for which users can select values. In an expression, $name stands for name=~"$name".
+// Variable is a label whose values users select. In an expression, $name stands for name=~"$name".
 type Variable struct {
 	Name string `json:"name"`
-	// Metric is the name of a metric that has the label.
+	// Metric is a metric that has the label.
 	Metric string `json:"metric"`
 }
 
@@ -40,7 +40,7 @@ type Panel struct {
 	Description string `json:"description,omitempty"`
 	// Type is timeseries, stat or table. The default is timeseries.
 	Type string `json:"type,omitempty"`
-	// Unit is the name of the unit in Grafana.
+	// Unit is the unit's name in Grafana.
 	Unit string `json:"unit"`
 	// Stack stacks the series.
 	Stack bool `json:"stack,omitempty"`
@@ -81,8 +81,8 @@ func LoadDashboards() ([]Dashboard, error) {
 	return all, nil
 }
 
-// Selectors replaces $cluster, and the name of each variable, such as $name, in an expression. The function choose
-// returns the replacement for a label, such as name=~"$name".
+// Selectors replaces $cluster and variables such as $name in an expression. The function choose returns the replacement
+// for a label.
 func (d Dashboard) Selectors(expr string, choose func(label string) string) string {
 	for _, label := range append([]string{"cluster"}, d.labels()...) {
 		expr = strings.ReplaceAll(expr, "$"+label, choose(label))
@@ -136,8 +136,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// variable returns the variable of a label. If a metric does not have the label, the value of the label is empty,
-// and .* matches the empty value.
+// variable returns the variable of a label. The value .* also matches metrics without the label.
 func variable(label, metric string, source object) object {
 	query := fmt.Sprintf("label_values(%s, %s)", metric, label)
 	return object{"name": label, "label": label, "type": "query", "datasource": source, "definition": query,

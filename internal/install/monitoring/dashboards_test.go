@@ -54,7 +54,7 @@ func TestDashboardsWorkForEveryCluster(t *testing.T) {
 	}
 }
 
-// The test checks the generated files that Grafana imports, not their sources.
+// The test checks the generated files, which Grafana imports.
 func TestGeneratedDashboardsCanBeImported(t *testing.T) {
 	files, err := filepath.Glob("../../../config/monitoring/dashboards/*.json")
 	if err != nil || len(files) != len(dashboards(t)) {

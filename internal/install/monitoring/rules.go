@@ -15,7 +15,7 @@ import (
 //go:embed rules/*.yaml dashboards/*.yaml
 var sources embed.FS
 
-// RunbookURL is the URL of the folder of runbooks. Each page has the name of its alert with the suffix ".md".
+// RunbookURL is the folder of the runbooks. The page of an alert is <alert>.md.
 const RunbookURL = "https://machinist.dev/docs/runbooks/"
 
 // Rules is the content of a Prometheus rule file.
@@ -33,7 +33,7 @@ type Group struct {
 type Rule struct {
 	Alert string `json:"alert"`
 	Expr  string `json:"expr"`
-	// For is a duration in the format of Prometheus. If it is empty, the alert fires at once.
+	// For is a Prometheus duration. If it is empty, the alert fires at once.
 	For         string            `json:"for,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -60,7 +60,7 @@ func LoadRules() (Rules, error) {
 	return all, nil
 }
 
-// Alerts returns all rules, in the order of the sources.
+// Alerts returns all rules in the order of the sources.
 func (r Rules) Alerts() (all []Rule) {
 	for _, g := range r.Groups {
 		all = append(all, g.Rules...)
@@ -68,8 +68,8 @@ func (r Rules) Alerts() (all []Rule) {
 	return all
 }
 
-// Published returns the rules in the format of Prometheus: durations in comparisons become seconds, and the annotation
-// runbook_url is added.
+// Published returns the rules in the format of Prometheus. Durations in comparisons become seconds, and runbook_url is
+// added.
 func (r Rules) Published() Rules {
 	return r.each(func(rule *Rule) {
 		rule.Expr = replaceDurations(rule.Expr, func(_ bool, d time.Duration) time.Duration { return d })
@@ -77,15 +77,14 @@ func (r Rules) Published() Rules {
 	})
 }
 
-// Short contains short durations for tests. These tests evaluate the rules every second, and cannot wait for the
-// published durations.
+// Short contains short durations for tests that evaluate the rules every second.
 type Short struct {
-	// For replaces the duration in the field "for" of each rule. Range replaces each range in an expression.
-	// Threshold replaces each duration in a comparison. All three must be whole seconds.
+	// For replaces the field "for" of each rule, Range each range, and Threshold each duration in a comparison. All
+	// must be whole seconds.
 	For, Range, Threshold time.Duration
 }
 
-// Shortened returns the published rules after it has replaced their durations with the given durations.
+// Shortened returns the published rules with short durations.
 func (r Rules) Shortened(s Short) Rules {
 	return r.each(func(rule *Rule) {
 		rule.Expr = replaceDurations(rule.Expr, func(isRange bool, _ time.Duration) time.Duration {
@@ -118,13 +117,12 @@ func (r Rules) each(change func(*Rule)) Rules {
 	return out
 }
 
-// duration matches a duration in an expression. If the match begins with a bracket, the duration is the range of a
-// selector.
+// duration matches a duration in an expression. A leading bracket means the range of a selector.
 var duration = regexp.MustCompile(`(\[)?\b(\d+)(s|m|h|d)\b`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// replaceDurations replaces the durations in an expression. Ranges stay durations. Other durations become seconds.
+// replaceDurations replaces the durations in an expression. Ranges remain durations, others become seconds.
 func replaceDurations(expr string, change func(isRange bool, d time.Duration) time.Duration) string {
 	return duration.ReplaceAllStringFunc(expr, func(found string) string {
 		parts := duration.FindStringSubmatch(found)
@@ -141,7 +139,7 @@ func replaceDurations(expr string, change func(isRange bool, d time.Duration) ti
 	})
 }
 
-// promDuration formats a duration of whole seconds as Prometheus does: 90m instead of 1h30m0s.
+// promDuration formats whole seconds as Prometheus does: 90m instead of 1h30m0s.
 func promDuration(d time.Duration) string {
 	for _, unit := range []string{"d", "h", "m"} {
 		if d >= units[unit] && d%units[unit] == 0 {
@@ -165,8 +163,8 @@ func (r Rules) Manifest() ([]byte, error) {
 	})
 }
 
-// firesAfter returns how long a state must last until the rule fires. This is the sum of the field "for" and of the
-// durations in comparisons. The rule must be in the format of its source.
+// firesAfter returns how long a state must last until the rule fires: the field "for" plus the durations in
+// comparisons. The rule must be in the source format.
 func (r Rule) firesAfter() string {
 	var waits time.Duration
 	replaceDurations(r.Expr, func(isRange bool, d time.Duration) time.Duration {
@@ -175,7 +173,6 @@ func (r Rule) firesAfter() string {
 		}
 		return d
 	})
-	// The field "for" is a duration too.
 	replaceDurations(r.For, func(_ bool, d time.Duration) time.Duration { waits += d; return d })
 	if waits == 0 {
 		return "at once"
@@ -183,7 +180,7 @@ func (r Rule) firesAfter() string {
 	return promDuration(waits)
 }
 
-// Runbooks returns a table of all alerts with links to their pages. The rules must be in the format of their sources.
+// Runbooks returns a table of all alerts with links to their pages. The rules must be in the source format.
 func (r Rules) Runbooks() string {
 	var out strings.Builder
 	for _, g := range r.Groups {

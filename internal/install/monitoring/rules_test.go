@@ -59,7 +59,6 @@ func TestEveryAlertHasSeverityAndTexts(t *testing.T) {
 	}
 }
 
-// sections are the sections of a runbook.
 var sections = []string{"## What it means", "## Causes", "## What to check", "## What to do"}
 
 func TestEveryAlertHasARunbook(t *testing.T) {
@@ -95,8 +94,6 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 
 var metric = regexp.MustCompile(`\bmachinist_[a-z_]+\b`)
 
-// unknownMetrics returns a function that finds the unknown metrics in an expression. A metric is unknown if the
-// generated reference of metrics does not contain it.
 func unknownMetrics(t *testing.T) func(expr string) []string {
 	t.Helper()
 	reference, err := os.ReadFile("../../../docs/reference/metrics.md")
@@ -126,7 +123,7 @@ func TestMetricsOfAlertsExist(t *testing.T) {
 	}
 }
 
-// The end-to-end tests with a real Prometheus wait for alerts by name.
+// The end-to-end tests wait for alerts by name.
 func TestEveryAlertIsInAnEndToEndTest(t *testing.T) {
 	files, err := filepath.Glob("../../../test/e2e/alerts*_test.go")
 	if err != nil {

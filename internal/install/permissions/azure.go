@@ -7,24 +7,22 @@ import (
 	"fmt"
 )
 
-// AzureRole contains the properties of an Azure custom role in addition to its actions.
+// AzureRole is an Azure custom role without its actions.
 type AzureRole struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// AzureScope defines where a role can be assigned.
+// AzureScope limits where a role can be assigned.
 type AzureScope struct {
 	// Subscription is the ID of a subscription. It is required.
 	Subscription string
-	// ResourceGroups contains the resource groups of the subscription to which the role is restricted. Empty means
-	// the whole subscription.
+	// ResourceGroups restrict the role. Empty means the whole subscription.
 	ResourceGroups []string
-	// Name is the name of the role, which is unique in its tenant. The default is the name in the file.
+	// Name is unique in the tenant. The default is the name in the file.
 	Name string
 }
 
-// azureDocument is the input of `az role definition create`.
 type azureDocument struct {
 	Name             string
 	IsCustom         bool

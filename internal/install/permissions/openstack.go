@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// accessRule describes a request that an OpenStack application credential allows.
 type accessRule struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
@@ -27,7 +26,7 @@ func (n *Needs) AccessRules(actions []string) ([]byte, error) {
 		}
 		rules[i] = accessRule{Service: words[0], Method: words[1], Path: words[2]}
 	}
-	// Each rule is on a separate line, so that a diff shows added and removed rules.
+	// One rule per line makes diffs readable.
 	var out bytes.Buffer
 	for i, rule := range rules {
 		text, err := json.Marshal(rule)

@@ -1,7 +1,8 @@
-// Package permissions contains the permissions that each provider needs in its cloud. They come from the files
-// providers/<name>/permissions.yaml. The package prints the permissions in the format of the cloud.
+// Package permissions contains the permissions that each provider needs in its cloud, and prints them in the format of
+// the cloud.
 //
-// Go cannot embed files of another module, so hack/generate.sh copies these files here.
+// The sources are providers/<name>/permissions.yaml. Go cannot embed files of another module, so hack/generate.sh
+// copies them.
 package permissions
 
 import (
@@ -17,32 +18,32 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// Needs contains the permissions that a provider needs in its cloud.
+// Needs are the permissions that a provider needs in its cloud.
 type Needs struct {
-	// Provider is the name of the provider. Cloud is the name of the provider's cloud, for use in a sentence.
+	// Provider is the name of the provider. Cloud is the name of its cloud for use in a sentence.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
-	// Note describes the permissions in words if the cloud has no roles.
+	// Note describes the permissions if the cloud has no roles.
 	Note string `json:"note,omitempty"`
-	// AzureRole is set only for providers that need an Azure custom role.
+	// AzureRole is set if the provider needs an Azure custom role.
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
 	// Actions are the permissions that every class needs, in the terms of the cloud.
 	Actions []string `json:"actions,omitempty"`
-	// Optional contains additional permissions for classes that set certain fields of their providerSpec.
+	// Optional are the additional permissions of classes that set certain fields of their providerSpec.
 	Optional []Optional `json:"optional,omitempty"`
 }
 
-// Optional contains the additional permissions for classes that set a field of their providerSpec.
+// Optional are the additional permissions of classes that set one field of their providerSpec.
 type Optional struct {
 	Field   string   `json:"field"`
 	Actions []string `json:"actions"`
 }
 
-// Names returns the names of the providers with known permissions, in order.
+// Names returns the sorted names of the providers.
 func Names() []string {
 	entries, err := files.ReadDir("files")
 	if err != nil {
-		panic(fmt.Sprintf("embedded permissions: %v", err)) // The build is broken. The tests detect that.
+		panic(fmt.Sprintf("embedded permissions: %v", err))
 	}
 	var names []string
 	for _, entry := range entries {
@@ -52,7 +53,7 @@ func Names() []string {
 	return names
 }
 
-// Of returns the permissions of a provider. If the name is unknown, the error contains the known names.
+// Of returns the permissions of a provider. The error for an unknown name lists the known names.
 func Of(provider string) (*Needs, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
@@ -77,8 +78,7 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With returns the actions, without duplicates, for classes that set the given fields of their providerSpec.
-// AllFields stands for all fields.
+// With returns the distinct actions for classes that set the given fields of their providerSpec.
 func (n *Needs) With(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/install/installer"
 )
 
-// Every provider of Machinist declares its permissions in its folder. The copies here are equal to those files.
+// Each provider declares its permissions in its folder. The copies here must be equal.
 func TestEveryProviderHasItsPermissions(t *testing.T) {
 	if !slices.Equal(Names(), installer.Types()) {
 		t.Errorf("there are permissions of %v, and providers %v", Names(), installer.Types())
@@ -94,7 +94,6 @@ func TestAzureDocumentHasItsScopes(t *testing.T) {
 	}
 }
 
-// Keystone expects the rules of an application credential as a list of services, methods and paths.
 func TestOpenStackAccessRules(t *testing.T) {
 	needs, err := Of("openstack")
 	if err != nil {

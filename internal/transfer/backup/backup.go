@@ -1,10 +1,8 @@
-// Package backup saves the objects of a fleet to a file, and creates them again in a control cluster: the same cluster
-// after it was rebuilt, or another one.
+// Package backup saves the objects of a fleet to a file and restores them in a control cluster.
 //
-// A backup contains the objects without the fields that are valid only in their cluster: UIDs, resource versions, owner
-// references, finalizers and status. After a restore, owners find their objects by labels. The spec of each restored
-// Machine contains the provider ID of its instance. The Machine adopts this instance, because the MachineClass
-// temporarily permits the adoption.
+// A backup omits the fields that are valid only in one cluster: UIDs, resource versions, owner references, finalizers
+// and status. After a restore, owners find their objects by labels. Each restored Machine adopts its instance by the
+// provider ID in its spec. The MachineClass temporarily permits this adoption.
 package backup
 
 import (
@@ -37,17 +35,16 @@ type Fleet struct {
 	ClusterID string
 	// Taken is the time of the backup.
 	Taken time.Time
-	// Unverified is the reason why the content may differ from the backup that was written. Unverified is empty if the
-	// checksum is correct.
+	// Unverified is why the content may have changed since the backup was written. It is empty if the checksum is
+	// correct.
 	Unverified string
-	checksum   string // as it was read
-	// Objects are sorted in the order in which Restore creates them.
+	checksum   string // as read from the file
+	// Objects are in the order in which Restore creates them.
 	Objects []*unstructured.Unstructured
 }
 
-// kinds returns the kinds of a backup in the order in which Restore creates their objects. The kinds that a Machine
-// depends on come before Machine. Owners come after all Machines, because an owner creates each Machine that is
-// missing. Disruption budgets come before the owners that they limit.
+// kinds returns the kinds in the order of their restoration. A kind comes after those that it depends on. Owners come
+// after all Machines, because an owner creates each missing Machine. Disruption budgets come before owners.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -60,7 +57,7 @@ func kinds() []schema.GroupVersionKind {
 	}
 }
 
-// Kinds returns the names of the kinds of a backup, in the order in which Restore creates their objects.
+// Kinds returns the kinds of a backup in the order of their restoration.
 func Kinds() (names []string) {
 	for _, kind := range kinds() {
 		names = append(names, kind.Kind)
@@ -68,9 +65,8 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Take creates a backup of the fleet in a namespace, or in all namespaces if namespace is empty. If secrets is false,
-// the backup contains no Secrets. The backup also does not contain objects that are being deleted. The result left
-// contains the names of these objects.
+// Take creates a backup of a namespace, or of all namespaces if namespace is empty. Without secrets, the backup
+// contains no Secrets. Objects that are being deleted are skipped and returned in left.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)
@@ -85,8 +81,7 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	f = Of(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return isSecret(o) && !resolve.Usable(o) }))
 	for _, object := range f.Objects {
 		if isSecret(object) {
-			// Machinist needs only the data. The function Read accepts only the type Opaque, because Kubernetes acts on Secrets
-			// of some other types.
+			// Machinist needs only the data. Read accepts only the type Opaque, because Kubernetes acts on other types.
 			object.Object["type"] = string(corev1.SecretTypeOpaque)
 		}
 	}
@@ -97,8 +92,7 @@ func isSecret(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret")
 }
 
-// List returns the objects of the fleet in a namespace, or in all namespaces if namespace is empty. The objects are
-// unchanged, as the API server has them.
+// List returns the unchanged objects of a namespace, or of all namespaces if namespace is empty.
 func List(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (all []*unstructured.Unstructured,
 	err error) {
 	for _, kind := range kinds() {
@@ -121,7 +115,7 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	return all, nil
 }
 
-// Of creates a backup of the given objects, except those that are being deleted. It does not change the objects.
+// Of creates a backup of the given objects, except those that are being deleted. The objects are not changed.
 func Of(objects []*unstructured.Unstructured) (f Fleet) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil {
@@ -131,7 +125,6 @@ func Of(objects []*unstructured.Unstructured) (f Fleet) {
 	return f
 }
 
-// withoutClusterState returns a copy of the object without the fields that are valid only in its cluster.
 func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, value := range object.Object {
@@ -144,15 +137,14 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	out.SetNamespace(object.GetNamespace())
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if annotations[v1beta1.AnnotationMovingTo] != "" {
-		// A move pauses and freezes objects only in the source cluster, so the backup omits the pause and the freeze.
+		// A move pauses and freezes objects only in the source cluster.
 		delete(annotations, v1beta1.AnnotationPaused)
 		if labels[v1beta1.LabelFreeze] == v1beta1.FreezeMoving {
 			delete(labels, v1beta1.LabelFreeze)
 		}
 	}
 	out.SetLabels(labels)
-	// Restore sets the permission again. The last applied configuration describes the original object, and not the
-	// restored object.
+	// Restore sets the permission again. The last applied configuration does not describe the restored object.
 	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
 		v1beta1.AnnotationRemoveOrphansUntil, v1beta1.AnnotationMovingTo, v1beta1.AnnotationMovedTo,
 		v1beta1.AnnotationMovedFrom, corev1.LastAppliedConfigAnnotation} {
@@ -160,8 +152,8 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	}
 	out.SetAnnotations(annotations)
 	if object.GetKind() == "MachineSet" {
-		// Only the template of a set that a deployment owns may have these labels. When the deployment adopts the restored
-		// set, it adds the labels again.
+		// Only the template of an owned set may have these labels. The deployment adds them again when it adopts the
+		// set.
 		for _, key := range []string{v1beta1.LabelProvider, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment} {
 			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", key)
 		}
@@ -169,19 +161,17 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	return out
 }
 
-// The first document of a backup file is a description of the backup.
 const (
 	headName     = "machinist-backup"
 	clusterIDKey = "clusterID"
 	takenKey     = "taken"
-	// checksumKey is the key of a checksum, which covers everything after the first document. The checksum detects a file
-	// that was truncated or changed by accident. The checksum does not detect an attack, because an attacker can also
-	// change the checksum.
+	// checksumKey is the key of the checksum of all other documents. The checksum detects accidental changes, but no
+	// attack: an attacker can also change the checksum.
 	checksumKey = "checksum"
 	separator   = "---\n"
 )
 
-// Write writes a backup as YAML.
+// Write writes the backup as YAML.
 func (f Fleet) Write(w io.Writer) error {
 	var objects bytes.Buffer
 	for _, object := range f.Objects {
@@ -221,7 +211,6 @@ func checksumOf(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// afterHead returns everything after the first document of a backup.
 func afterHead(text []byte) []byte {
 	if i := bytes.Index(text, []byte("\n"+separator)); i >= 0 {
 		return text[i+1:]
@@ -229,7 +218,7 @@ func afterHead(text []byte) []byte {
 	return nil
 }
 
-// Read parses the output of Write. Errors of Read contain the number of the invalid document and the reason.
+// Read parses the output of Write. Errors contain the number of the invalid document.
 func Read(text []byte) (f Fleet, err error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
@@ -295,9 +284,8 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// checkSecret returns an error if a backup cannot contain this Secret. Kubernetes acts on Secrets of some types. For
-// example, Kubernetes writes a token of a ServiceAccount into such a Secret. Machinist never needs Secrets of these
-// types.
+// checkSecret refuses Secrets of types on which Kubernetes acts, such as tokens of ServiceAccounts. Machinist never
+// needs them.
 func checkSecret(secret *unstructured.Unstructured) error {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {
@@ -311,7 +299,7 @@ func checkSecret(secret *unstructured.Unstructured) error {
 	return nil
 }
 
-// Only is a filter by kind: it returns a backup that contains just the objects of the given kinds.
+// Only returns a backup with the objects of the given kinds.
 func (f Fleet) Only(kinds ...string) Fleet {
 	all := f.Objects
 	f.Objects = nil
@@ -333,7 +321,6 @@ func (f Fleet) Count(kind string) (n int) {
 	return n
 }
 
-// providerID returns the provider ID of a Machine, or "" for other objects.
 func providerID(object *unstructured.Unstructured) string {
 	id, _, _ := unstructured.NestedString(object.Object, "spec", "providerID")
 	return id

@@ -60,7 +60,6 @@ spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
 	}
 }
 
-// A backup does not contain the pause and the freeze that machinist move sets.
 func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	o := object(t, machine)
 	o.SetAnnotations(map[string]string{"mine": "yes", v1beta1.AnnotationPaused: "", v1beta1.AnnotationMovingTo: "there",
@@ -73,7 +72,7 @@ func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"pool": "web"}, got.GetLabels()); diff != "" {
 		t.Error(diff)
 	}
-	// A backup contains a pause and a freeze that a user has set.
+	// A user has set this pause and this freeze.
 	o.SetAnnotations(map[string]string{v1beta1.AnnotationPaused: ""})
 	o.SetLabels(map[string]string{v1beta1.LabelFreeze: "by-me"})
 	got = withoutClusterState(o)
@@ -139,8 +138,6 @@ kind: Secret
 metadata: {name: creds, namespace: prod, labels: {machinist.dev/secret-use: credentials}}
 `
 
-// A class can refer to a Secret of any type, and a backup contains this Secret. The restored Secret has the same data
-// and the type Opaque.
 func TestSecretsOfBackupAreOpaque(t *testing.T) {
 	of := func(change func(*unstructured.Unstructured)) client.Object {
 		o := object(t, labelledSecret)

@@ -17,21 +17,18 @@ import (
 // Outcome is the result of restoring one object.
 type Outcome string
 
-// The outcomes.
 const (
 	// Made: the object was created.
 	Made Outcome = "made"
-	// Present: an object with this name already existed. Restore did not change it. However, if the object is a class,
-	// Restore has permitted the machines of the class to adopt instances.
+	// Present: an object with this name already existed and was not changed. An existing class permits the adoption of
+	// instances, though.
 	Present Outcome = "present"
 	// Conflict: a Machine with this name already exists and has another instance.
 	Conflict Outcome = "conflict"
 )
 
-// Restore creates each object of the backup that does not exist in the cluster. Restore also permits the classes to
-// adopt the instances of the cluster from which the backup was taken. The permission ends at the time in the argument
-// until. After an error, Restore can be called again: it then reports each object that already exists as Present. It
-// calls report for each object.
+// Restore creates the objects of the backup that do not exist in the cluster. Classes may adopt the instances of the
+// former cluster until the given time. After an error, Restore can be called again. It calls report for each object.
 func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Time,
 	report func(*unstructured.Unstructured, Outcome)) error {
 	for _, object := range f.Objects {
@@ -58,14 +55,13 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 }
 
 const (
-	// admissionPeriod is the interval at which Make tries again to create a Machine whose class has just changed.
-	// admissionPatience is the time after which Make gives up.
+	// admissionPeriod is the interval between attempts to create a Machine whose class has just changed. Make gives up
+	// after admissionPatience.
 	admissionPeriod, admissionPatience = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Make creates an object. The admission webhook reads classes from a cache. So it may not know yet that the class of a
-// Machine permits the adoption of an instance. If the webhook rejects a Machine for this reason, Make tries again until
-// admissionPatience has passed.
+// Make creates an object. The admission webhook reads classes from a cache, so it may not know yet that a class permits
+// adoption. Make retries such a refusal until admissionPatience has passed.
 func Make(ctx context.Context, cluster client.Client, object client.Object) error {
 	deadline := time.NewTimer(admissionPatience)
 	defer deadline.Stop()
@@ -86,8 +82,7 @@ func Make(ctx context.Context, cluster client.Client, object client.Object) erro
 	}
 }
 
-// updatePresent handles an object that already exists, and returns the outcome. If the object is a class, updatePresent
-// permits the machines of the class to adopt instances.
+// updatePresent handles an object that already exists. An existing class gets the permission to adopt instances.
 func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object *unstructured.Unstructured,
 	until time.Time) (Outcome, error) {
 	existing := &unstructured.Unstructured{}
@@ -113,8 +108,7 @@ func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object 
 	return Present, nil
 }
 
-// permitAdoption permits the machines of a class to adopt instances of a former cluster. The permission ends at the
-// time in the argument until.
+// permitAdoption permits a class to adopt instances of a former cluster until the given time.
 func permitAdoption(class *unstructured.Unstructured, cluster string, until time.Time) {
 	annotations := class.GetAnnotations()
 	if annotations == nil {

@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The webhook learns later than the API server that a class permits adoption. Make does not try again after other
-// errors.
+// The webhook learns later than the API server that a class permits adoption.
 func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 	invalid := func(path, why string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "web-1",

@@ -15,9 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// aborting runs the phase Aborting, which returns the fleet to the old system. The provider stops acting on the
-// instances first. Then the migrator removes Machinist's tags from the instances, and then Machinist's objects. The old
-// controllers may act again only after these steps. Their objects are unchanged then.
+// aborting runs the phase Aborting, which returns the fleet to the old system. The provider stops first. Then
+// Machinist's tags and objects are removed. Only then may the old controllers act again on their unchanged objects.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		changed, err := p.changedAnything(ctx)
@@ -27,7 +26,7 @@ func (p *pass) aborting(ctx context.Context) error {
 		if !changed {
 			return p.enter(v1beta1.MigrationAborted)
 		}
-		// The migrator has changed objects, but another client has removed the finalizer.
+		// Another client has removed the finalizer, although the migrator has changed objects.
 		if err := p.ensureFinalizer(ctx); err != nil {
 			return err
 		}
@@ -63,8 +62,8 @@ func (p *pass) aborting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAborted)
 }
 
-// changedAnything reports whether the migrator has already changed an object of the fleet. The first change of the
-// migrator is the fence. The fence begins with a record of the workloads, or with the ConfigMap of the policies.
+// changedAnything reports whether the migrator has changed any object. Its first change is the record of the workloads,
+// or the ConfigMap of the policies.
 func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
 		return true, nil
@@ -72,8 +71,8 @@ func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	return p.recordExists(ctx, p.migration)
 }
 
-// pauseAll pauses each Machine, and returns true after two conditions are met. The provider has confirmed each pause
-// with the condition Paused, and all earlier calls of the provider to the cloud have had enough time to end.
+// pauseAll pauses each Machine. It returns true when the provider has confirmed each pause, and earlier cloud calls
+// have had time to end.
 func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	if len(machines) == 0 {
@@ -99,7 +98,7 @@ func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, er
 	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil
 }
 
-// disownAll removes Machinist's tags from the instances, and returns true after a later pass finds no tags.
+// disownAll removes Machinist's tags from the instances. It returns true when a later pass finds no tags.
 func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	if len(machines) == 0 {
@@ -116,8 +115,8 @@ func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, e
 	f := p.fenceOf(p.migration)
 	left := 0
 	for _, m := range machines {
-		// The list of tags may be out of date. So this process disowns each instance that Machinist may have adopted, even if
-		// the list does not contain it. The process does this once.
+		// The list of tags may be stale. Disown each instance once that Machinist may have adopted, even without tags
+		// in the list.
 		if !tagged[m.UID] && (m.Status.Launch == nil && m.Status.Instance == nil || f.disowned[m.UID]) {
 			continue
 		}
@@ -139,10 +138,9 @@ func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, e
 		}
 		f.disowned[m.UID] = true
 	}
-	return left == 0, nil // The next pass checks the result.
+	return left == 0, nil
 }
 
-// clearOwnKeys removes Machinist's keys from the Nodes.
 func (p *pass) clearOwnKeys(ctx context.Context, own *ownObjects, targetNodes nodes) (bool, error) {
 	var marked []*corev1.Node
 	for _, m := range own.migratedMachines() {
@@ -165,9 +163,8 @@ func (p *pass) clearOwnKeys(ctx context.Context, own *ownObjects, targetNodes no
 	})
 }
 
-// removeMachines deletes the Machines and removes their finalizers. The Machines are paused, so the provider does not
-// act on them. The deletion precedes the removal of the finalizer, because the provider adds the finalizer again to a
-// Machine that is not being deleted.
+// removeMachines deletes the paused Machines and then removes their finalizers. The provider would add the finalizer
+// again to a Machine that is not being deleted.
 func (p *pass) removeMachines(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	return len(machines) == 0, forEach(ctx, p.Parallel, machines, func(ctx context.Context, m *v1beta1.Machine) error {
@@ -185,7 +182,6 @@ func (p *pass) removeMachines(ctx context.Context, own *ownObjects, _ nodes) (bo
 	})
 }
 
-// removeRest deletes the other objects that the migration created: sets, deployments, checks, classes and Secrets.
 func (p *pass) removeRest(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	for _, kind := range [][]client.Object{
 		objectsOf(own, own.sets), objectsOf(own, own.deployments), objectsOf(own, own.checks),
@@ -206,7 +202,7 @@ func (p *pass) removeRest(ctx context.Context, own *ownObjects, _ nodes) (bool, 
 
 func (p *pass) removeOurs(ctx context.Context, object client.Object) error {
 	if !object.GetDeletionTimestamp().IsZero() {
-		return nil // The controller of this kind removes the finalizer.
+		return nil
 	}
 	uid := object.GetUID()
 	if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

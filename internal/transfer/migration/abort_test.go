@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The old controller of this fleet has no workload to stop. So only the ConfigMap of the fence and the Leases show that
-// the migrator has already changed something.
+// Without a workload to stop, only the ConfigMap of the fence and the Leases show that the migrator has changed
+// something.
 //
 // Rule: migration-status-put-back.
 func TestRemovedFinalizerIsRestored(t *testing.T) {
@@ -48,8 +48,6 @@ func TestRemovedFinalizerIsRestored(t *testing.T) {
 	l.cleanOld()
 }
 
-// In one test, the name of a workload is wrong. In the other test, the workload is uninstalled.
-//
 // Rule: migration-abort-without-workload.
 func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
 	for name, fleet := range map[string]func(*journey){
@@ -103,8 +101,6 @@ func TestAbortKeepsObjectsWithOnlyTheLabel(t *testing.T) {
 	l.cleanOld()
 }
 
-// After a migration has ended, only changes by other clients trigger a pass.
-//
 // Rule: migration-status-put-back.
 func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 	in := func(phase v1beta1.MigrationPhase, finalizers ...string) *v1beta1.Migration {
@@ -128,7 +124,7 @@ func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 	}
 }
 
-// A user who can write the status of a Migration is not necessarily allowed to scale workloads.
+// A user who can write the status of a Migration may lack the permission to scale workloads.
 //
 // Rule: migrator-acts-on-spec-only.
 func TestAbortStartsOnlyWorkloadsThatSpecNames(t *testing.T) {

@@ -17,10 +17,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
+// This file has the phases Copying, Adopting and Adopted, in which Machinist takes the fleet over.
 
-// forEach calls the function do for each item, in the order of the items. At most parallel calls run at the same time.
-// forEach returns the first error, and starts no call after an error.
+// forEach calls do for each item, at most parallel at the same time. After the first error, no further call starts.
 func forEach[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -35,8 +34,7 @@ func forEach[T any](ctx context.Context, parallel int, items []T, do func(contex
 	return group.Wait()
 }
 
-// copying runs the phase Copying: it creates each object of the plan that does not exist yet. Objects that other
-// objects refer to are created first.
+// copying runs the phase Copying. Each missing object of the plan is created, in the order of references.
 func (p *pass) copying(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -62,11 +60,10 @@ func (p *pass) copying(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAdopting)
 }
 
-// copier creates the objects of a plan that do not exist yet.
 type copier struct {
 	*pass
 	own     *ownObjects
-	missing int // Machines that this pass has not created yet
+	missing int
 }
 
 func (c *copier) all(ctx context.Context, made *plan) error {
@@ -115,10 +112,10 @@ func (c *copier) set(ctx context.Context, s *set, made map[*set]*v1beta1.Machine
 	return nil
 }
 
-// ensure returns the object as the API server has stored it. If the object does not exist, ensure creates it.
+// ensure creates an object if it does not exist, and returns the stored object.
 func (c *copier) ensure(ctx context.Context, object client.Object) (client.Object, error) {
 	if existing := c.own.find(object); existing != nil {
-		return existing, nil // The plan has no Blocker, so the migration created this object.
+		return existing, nil // The plan has no Blocker. Therefore the migration created this object.
 	}
 	if err := c.Control.Create(ctx, object); err != nil {
 		return nil, fmt.Errorf("create %s %s: %w", kindOf(object), object.GetName(), err)
@@ -126,8 +123,8 @@ func (c *copier) ensure(ctx context.Context, object client.Object) (client.Objec
 	return object, nil
 }
 
-// create creates a Secret. The migrator does not read Secrets with the other objects. So a Secret with this name may
-// already exist: an earlier pass may have created it, or it may belong to another owner.
+// create creates an object. Secrets are not read with the other objects, so an existing Secret may come from an earlier
+// pass or belong to another owner.
 func (c *copier) create(ctx context.Context, object client.Object) error {
 	err := c.Control.Create(ctx, object)
 	if !apierrors.IsAlreadyExists(err) {
@@ -178,12 +175,10 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 	return nil
 }
 
-// copyBatch is the number of Machines that one pass creates before it updates the status, so that users see the
-// progress.
+// copyBatch limits the Machines that one pass creates. The status shows progress after each pass.
 const copyBatch = 1000
 
-// isAdopted reports whether Machinist owns the instance of a Machine. If the instance has a Node, the Machine must have
-// found the Node, too.
+// isAdopted reports whether Machinist owns the instance of a Machine and knows its Node, if there is one.
 func isAdopted(m *v1beta1.Machine, targetNodes nodes) bool {
 	if m.Status.Instance == nil || m.Adopting() || !meta.IsStatusConditionTrue(m.Status.Conditions,
 		v1beta1.ConditionLaunched) {
@@ -203,14 +198,14 @@ func countAdopted(own *ownObjects, targetNodes nodes) (n int32) {
 }
 
 const (
-	// maxUnpaused is the maximum number of Machines that adopt their instances at the same time.
+	// maxUnpaused limits the Machines that adopt their instances at the same time.
 	maxUnpaused = 200
 	// stallTimeout is the time without progress after which the migration reports the obstacle.
 	stallTimeout = time.Minute
 )
 
 // adopting runs the phase Adopting, which unpauses the Machines in steps. The first step unpauses one Machine. Each
-// later step unpauses as many Machines as have adopted their instances so far.
+// later step unpauses as many as have been adopted so far.
 func (p *pass) adopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -252,7 +247,7 @@ func (p *pass) adopting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAdopted)
 }
 
-// readAdopted reads the objects of Machinist and the Nodes, and updates the counts in the status.
+// readAdopted reads Machinist's objects and the Nodes, and updates the counts in the status.
 func (p *pass) readAdopted(ctx context.Context) (*ownObjects, nodes, error) {
 	own, err := readOwnObjects(ctx, p.Control, p.migration)
 	if err != nil {
@@ -271,7 +266,6 @@ func (p *pass) readAdopted(ctx context.Context) (*ownObjects, nodes, error) {
 	return own, targetNodes, nil
 }
 
-// reportRefusal reports that the provider refuses to adopt the instance of a Machine.
 func (p *pass) reportRefusal(m *v1beta1.Machine) {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched == nil || launched.Status == metav1.ConditionTrue {
@@ -284,7 +278,7 @@ func (p *pass) reportRefusal(m *v1beta1.Machine) {
 	}
 }
 
-// setAnnotation adds an annotation with an empty value if present is true. Otherwise it removes the annotation.
+// setAnnotation adds an empty annotation, or removes it if present is false.
 func (p *pass) setAnnotation(ctx context.Context, object client.Object, key string, present bool) error {
 	value := "null"
 	if present {
@@ -302,7 +296,7 @@ func hasKey(m map[string]string, key string) bool {
 	return found
 }
 
-// adopted runs the phase Adopted: it keeps the fence up until the user commits or aborts the migration.
+// adopted runs the phase Adopted, which keeps the fence until the user commits or aborts the migration.
 func (p *pass) adopted(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -12,8 +12,6 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportBlocked reports each object whose deletion has taken longer than stallTimeout. The abort cannot end until an
-// administrator acts.
 func (p *pass) reportBlocked(own *ownObjects, objects []client.Object) {
 	for _, object := range objects {
 		if since := object.GetDeletionTimestamp(); since.IsZero() || p.Clock.Since(since.Time) < stallTimeout {
@@ -24,8 +22,7 @@ func (p *pass) reportBlocked(own *ownObjects, objects []client.Object) {
 	}
 }
 
-// blockReason returns the reason why the deletion of an object cannot finish, and what an administrator can do about
-// that.
+// blockReason returns why the deletion of an object cannot finish, and what an administrator can do.
 func blockReason(own *ownObjects, object client.Object, providerName string) string {
 	isInUse := func(finalizer string) bool { return finalizer == v1beta1.InUseFinalizer }
 	if others := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), isInUse); len(others) > 0 {
@@ -39,8 +36,7 @@ func blockReason(own *ownObjects, object client.Object, providerName string) str
 		providerName)
 }
 
-// usersOf returns the objects that refer to a class or Secret of the migration, as kinds and names that are sorted by
-// name.
+// usersOf returns the sorted kinds and names of objects that refer to a class or Secret of the migration.
 func usersOf(own *ownObjects, object client.Object) (users []string) {
 	_, isClass := object.(*v1beta1.MachineClass)
 	if !isClass {

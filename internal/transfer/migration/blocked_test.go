@@ -64,10 +64,9 @@ func TestBlockReasonNamesWhatKeepsAnObject(t *testing.T) {
 	}
 }
 
-// A class that the migration did not create refers to a Secret that the abort deletes. The test acts as the provider:
-// it removes the finalizer from the Secret only after this class is deleted.
+// A class that the migration did not create refers to a Secret of the abort. The provider keeps the finalizer of the
+// Secret until this class is deleted.
 //
-// Rules: migration-abort-names-what-stops-it, migration-waits-longer.
 // Rules: migration-abort-names-what-stops-it, migration-waits-longer.
 func TestAbortReportsWhatBlocksIt(t *testing.T) {
 	l := newJourney(t)

@@ -20,30 +20,26 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// class is the description of instances that several old objects share, together with the MachineClass to create from
-// it.
+// class is an instance description that several old objects share, with its new MachineClass.
 type class struct {
 	name string
 	old  *source.Class
-	// from is the name of the first old object with this description. Findings refer to this object.
+	// from is the first old object with this description. Findings refer to it.
 	from string
 
-	// searched is true if the cloud has returned the list of instances of the class.
 	searched    bool
 	description description
 	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
-	// shown is the MachineClass that users see before it is created. It contains no values of Secrets.
-	shown *v1beta1.MachineClass
-	// secrets are the Secrets of this class that the migration creates.
+	// shown is the MachineClass for users. It contains no values of Secrets.
+	shown   *v1beta1.MachineClass
 	secrets []*corev1.Secret
 }
 
-// dnsLabel matches provider names of the old system that are valid at the start of a class name.
+// dnsLabel matches old provider names that a class name may start with.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
-// className returns the name of the MachineClass for an old description.
 func className(old *source.Class) string {
 	if old.Name != "" {
 		return old.Name
@@ -55,8 +51,8 @@ func className(old *source.Class) string {
 	return old.ContentName(prefix)
 }
 
-// findInstances reads the Secrets and ConfigMaps to which the description refers, and returns the instances that the
-// old system created from the description.
+// findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
+// created from it.
 func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
 	complete, err := p.describe(ctx, c)
 	if err != nil || !complete {
@@ -80,11 +76,10 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 	return all, nil
 }
 
-// convert creates the MachineClass and its Secrets. facts describe one instance of the class, and are nil if the class
-// has no instance.
+// convert creates the MachineClass and its Secrets. facts describe one instance of the class, if there is one.
 func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if c.legacy.Source == "" {
-		return nil // findInstances has reported why the description could not be read.
+		return nil // findInstances has reported it.
 	}
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: c.legacy, Facts: facts})
 	switch code := provider.CodeOf(err); {
@@ -121,7 +116,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	for _, finding := range imported.Findings {
 		settled := finding.Code == provider.FindingRequiredField || finding.Code == provider.FindingInvalidField
 		if finding.Level == provider.FindingBlocker && settled && overridden && problem == "" {
-			continue // The override has set the missing field.
+			continue
 		}
 		finding.Path = strings.Trim(c.old.Path+"."+finding.Path, ".")
 		p.plan.findings.add(c.from, finding)
@@ -133,8 +128,8 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	return nil
 }
 
-// userData copies the user data of the old class to the new class. If the old class has none, the new class uses the
-// user data that the Migration names.
+// userData copies the user data of the old class. If there is none, the class uses the user data that the Migration
+// names.
 func (p *planner) userData(ctx context.Context, c *class) error {
 	ref := c.old.UserData
 	if ref == nil {
@@ -169,14 +164,13 @@ func (p *planner) secret(c *class, name, use string, data map[string][]byte) *co
 	return secret
 }
 
-// overrideOf returns the index of the override in the Migration that applies to the class, or -1 if there is none.
 func (p *planner) overrideOf(c *class) int {
 	return slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool {
 		return o.Class == c.name
 	})
 }
 
-// override applies the override for the class, and reports whether the Migration has one.
+// override applies the override for the class, and reports whether there is one.
 func (p *planner) override(c *class) bool {
 	i := p.overrideOf(c)
 	if i < 0 {
@@ -192,9 +186,9 @@ func (p *planner) override(c *class) bool {
 	return true
 }
 
-// patched returns the spec after a JSON merge patch, or the reason why the patch is invalid.
+// patched returns the spec after a JSON merge patch, or why the patch is invalid.
 func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1beta1.MachineClassSpec, problem string) {
-	before, _ := json.Marshal(from) // A value that was decoded from JSON can be encoded.
+	before, _ := json.Marshal(from) // Decoded JSON can always be encoded.
 	after, err := jsonpatch.MergePatch(before, patch)
 	if err != nil {
 		return spec, fmt.Sprintf("the patch is not a JSON merge patch: %v", err)
@@ -210,7 +204,6 @@ func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1b
 	return spec, ""
 }
 
-// validate returns the reason why the driver rejects the class, or "" if the driver accepts it.
 func (p *planner) validate(ctx context.Context, c *class, credentials map[string][]byte) (problem string) {
 	err := p.cloud.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: c.object.Spec.ProviderSpec.Raw,
 		Credentials: provider.NewCredentials(credentials).In(p.migration.Namespace)}})
@@ -220,10 +213,9 @@ func (p *planner) validate(ctx context.Context, c *class, credentials map[string
 	return strings.TrimSuffix(message(err), ".") + "."
 }
 
-// message returns the text of a driver's error.
 func message(err error) string { return strings.TrimSpace(err.Error()) }
 
-// setPath sets a value in a JSON object. Package source has taken the path from the same object, so the path exists.
+// setPath sets a value in a JSON object. The path must exist.
 func setPath(object map[string]any, path []string, value string) {
 	var at any = object
 	for i, key := range path {

@@ -42,7 +42,6 @@ func TestSetPathDoesNotAddParents(t *testing.T) {
 	}
 }
 
-// gardener returns a fleet with one class, and the name of the class. The new class has the name of the old class.
 func gardener(t *testing.T) (f *oldFleet, class string) {
 	t.Helper()
 	return fleetOf(t, provider.SourceGardener, "healthy"), "shoot--fleet--one-pool-z1-1f2e3"
@@ -94,8 +93,6 @@ func TestInvalidOverrideIsBlocker(t *testing.T) {
 	f.plan().expect(t, blocker, CodeUnusedOverride, "Migration/move")
 }
 
-// A field that the driver cannot translate is a Blocker until an override sets it and the driver accepts the result.
-//
 // Rule: migration-overrides-settle.
 func TestOverrideResolvesBlockersOfTheDriver(t *testing.T) {
 	lacks := func(f *oldFleet, code string) {

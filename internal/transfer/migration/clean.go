@@ -15,14 +15,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// cleaning runs the phase Cleaning: it applies the postponed changes, removes the CustomResourceDefinitions of the old
-// kinds, and takes the fence down.
+// cleaning runs the phase Cleaning. It applies the postponed changes, removes the old CustomResourceDefinitions, and
+// takes the fence down.
 func (p *pass) cleaning(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err
 	}
-	// This step does not update the counts in the status, because objects with all postponed changes no longer have the
-	// label of the migration.
+	// The counts in the status stay unchanged, because finished objects no longer have the label of the migration.
 	own, err := readOwnObjects(ctx, p.Control, p.migration)
 	if err != nil {
 		return err
@@ -43,7 +42,7 @@ func (p *pass) cleaning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCompleted)
 }
 
-// takeFenceDown removes the Leases and the ConfigMap of the fence, but does not start the workloads of the old system.
+// takeFenceDown removes the Leases and the ConfigMap of the fence. The old workloads stay stopped.
 func (p *pass) takeFenceDown(ctx context.Context) error {
 	if err := p.releaseLeases(ctx, p.migration); err != nil {
 		return err
@@ -51,8 +50,7 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 	return p.removeRecord(ctx, p.migration)
 }
 
-// applyPostponed applies the postponed changes to all objects: to health checks first, and to sets before their
-// deployments.
+// applyPostponed applies the postponed changes. Health checks come first, and sets come before their deployments.
 func (p *pass) applyPostponed(ctx context.Context, own *ownObjects) (done bool, err error) {
 	left := 0
 	for _, kind := range [][]client.Object{
@@ -69,12 +67,11 @@ func (p *pass) applyPostponed(ctx context.Context, own *ownObjects) (done bool, 
 		return false, err
 	}
 	if left += len(secrets); left > 0 {
-		p.requeueAfter = nextPassDelay // The next pass checks the result.
+		p.requeueAfter = nextPassDelay
 	}
 	return left == 0, forEach(ctx, p.Parallel, secrets, p.applyPostponedTo)
 }
 
-// secretsOfMigration returns the Secrets that the migration created.
 func (p *pass) secretsOfMigration(ctx context.Context, own *ownObjects) ([]client.Object, error) {
 	list := &corev1.SecretList{}
 	if err := p.Control.List(ctx, list, client.InNamespace(p.migration.Namespace),
@@ -98,13 +95,13 @@ func objectsOf[P client.Object](own *ownObjects, index map[string]P) []client.Ob
 	return all
 }
 
-// applyPostponedTo applies the postponed changes to one object. The same patch also removes the record of the changes
-// and the label of the migration, so the changes are applied only once.
+// applyPostponedTo applies the postponed changes to one object. The same patch removes their record and the label of
+// the migration, so they are applied only once.
 func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error {
 	if postponedFor(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()
 		if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s, whose deletion the old system was asked for: %w", kindOf(object), object.GetName(),
+			return fmt.Errorf("delete %s %s, which was being deleted in the old system: %w", kindOf(object), object.GetName(),
 				err)
 		}
 	}
@@ -121,10 +118,9 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
-// removeKinds removes the CustomResourceDefinitions of the old kinds. It removes them only after no namespace has
-// contained an object of these kinds for the time Timing.EmptyFor. The definition of the class kind is removed last.
-// removeKinds keeps the definitions if the operator of the old system would create them again, or if other objects or
-// another Migration still need them.
+// removeKinds removes the old CustomResourceDefinitions, the class kind last. It waits until no namespace has contained
+// an old object for Timing.EmptyFor. Definitions stay if the old operator would create them again, or if they are still
+// needed.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
 		return true, nil // OpenShift's operator would create them again.
@@ -171,7 +167,6 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	return left == 0, nil
 }
 
-// othersOfSource reports whether another unfinished Migration needs the old kinds.
 func (p *pass) othersOfSource(ctx context.Context) (bool, error) {
 	all := &v1beta1.MigrationList{}
 	if err := p.Control.List(ctx, all); err != nil {

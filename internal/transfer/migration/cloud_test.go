@@ -13,15 +13,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// fakeCloud is a cloud that contains the instances of an old fleet. fakeCloud converts each old description to a
-// providerSpec with the same size and region.
+// fakeCloud contains the instances of an old fleet. Each old description becomes a providerSpec with the same size and
+// region.
 type fakeCloud struct {
 	mu      sync.Mutex
 	located []provider.Located
-	// owners maps the provider ID of each instance to the Machine UID in the tags of the instance.
+	// owners maps provider IDs to the Machine UIDs in the tags.
 	owners map[string]types.UID
-	// calls records the calls that changed instances.
-	calls []string
+	calls  []string
 
 	imported    func(provider.ImportRequest) (provider.Imported, error)
 	validated   func(spec string) error
@@ -57,7 +56,6 @@ func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provi
 	return provider.Imported{Spec: importedSpec(req.Legacy), Credentials: credentials}, nil
 }
 
-// importedSpec returns a providerSpec with the size and the location of the old description.
 func importedSpec(legacy provider.Legacy) []byte {
 	var old map[string]any
 	if err := json.Unmarshal(legacy.Spec.Reveal(), &old); err != nil {
@@ -121,7 +119,6 @@ func (c *fakeCloud) Disown(_ context.Context, req provider.DisownRequest) error 
 	return nil
 }
 
-// adoptInstance sets the tags of an instance, as the provider does when it adopts the instance.
 func (c *fakeCloud) adoptInstance(providerID string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +128,6 @@ func (c *fakeCloud) adoptInstance(providerID string, uid types.UID) {
 	c.owners[providerID] = uid
 }
 
-// instanceOf returns an instance whose tags contain the name and UID of its old machine.
 func instanceOf(name string, uid types.UID) provider.Located {
 	return provider.Located{
 		Instance:   provider.Instance{ProviderID: "sim:///" + name, State: provider.StateRunning, NodeName: name},

@@ -18,10 +18,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The phase Committing, after which the migration cannot be aborted.
+// This file has the phase Committing, after which the migration cannot be aborted.
 
-// committing runs the phase Committing: it removes the tags by which the old system finds and deletes instances, and
-// the old system's traces on Nodes. Old objects may be deleted only after this phase.
+// committing runs the phase Committing. It removes the tags by which the old system finds and deletes instances, and
+// its traces on Nodes. Old objects may be deleted only after this phase.
 func (p *pass) committing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -32,7 +32,7 @@ func (p *pass) committing(ctx context.Context) error {
 	}
 	for _, f := range plan.findings {
 		if f.withoutInstances() {
-			// If the migration continued, it would treat the instances of this class as deleted, because it cannot list them.
+			// The migration must not continue: without the list, it would treat the instances of this class as deleted.
 			p.addTrouble("%s", f.line())
 		}
 	}
@@ -54,7 +54,7 @@ func (p *pass) committing(ctx context.Context) error {
 		our := machines[m.old.GetUID()]
 		switch {
 		case our == nil:
-			p.addTrouble("%s has the instance %s and no Machine, so its old object stays", m.displayName, m.instance.ProviderID)
+			p.addTrouble("%s has instance %s but no Machine, so the old object stays", m.displayName, m.instance.ProviderID)
 		case owned[m.instance.ProviderID] != our.UID:
 			p.addTrouble("Instance %s of %s does not have the tags of Machine %s", m.instance.ProviderID, m.displayName,
 				our.Name)
@@ -67,7 +67,6 @@ func (p *pass) committing(ctx context.Context) error {
 	}
 	for uid, our := range machines {
 		if !located[uid] && owned[our.Spec.ProviderID] == our.UID {
-			// The instance still exists: only the search by the old system's tags does not find it.
 			p.addTrouble("Instance %s of Machine %s exists, but a search by the old system's tags does not find it",
 				our.Spec.ProviderID, our.Name)
 		}
@@ -77,8 +76,8 @@ func (p *pass) committing(ctx context.Context) error {
 		return err
 	}
 	if p.unchangedFor(p.migration, len(traced)) >= stallTimeout && len(traced) > 0 {
-		p.addTrouble("The old system's keys reappear on %s, the first is %s: a controller of the old system is running "+
-			"that the fence does not stop. Name it in spec.fence, or stop it", wording.Count(len(traced), "node"),
+		p.addTrouble("The old system's keys reappear on %s, the first is %s: the fence does not stop "+
+			"a controller of the old system. Stop this controller, or name it in spec.fence", wording.Count(len(traced), "node"),
 			traced[0].Name)
 	}
 	if left > 0 || len(traced) > 0 || p.troubleCount > 0 {
@@ -87,8 +86,7 @@ func (p *pass) committing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationRemoving)
 }
 
-// ownInstances returns the instances that have tags of this installation. The result maps their provider IDs to the
-// Machine UIDs in the tags.
+// ownInstances maps the provider IDs of this installation's instances to the Machine UIDs in their tags.
 func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]types.UID, error) {
 	owned := map[string]types.UID{}
 	for _, class := range createdOf(own, own.classes) {
@@ -114,7 +112,7 @@ func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]ty
 	return owned, nil
 }
 
-// classOf returns a class with its credentials, in the form that a driver expects.
+// classOf returns a class with its credentials in the form that a driver expects.
 func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provider.Class, error) {
 	resolver := resolve.Resolver{Classes: p.Control, Secrets: p.Control}
 	credentials, err := resolver.Credentials(ctx, class.Namespace, class.Spec.CredentialsRef)
@@ -149,8 +147,7 @@ func scopeOf(m *v1beta1.Machine) string {
 	return m.Status.Instance.Scope
 }
 
-// clearNodes removes the traces of the old system from the Nodes of the plan, and returns the Nodes that had such
-// traces.
+// clearNodes removes the traces of the old system from the Nodes of the plan, and returns the Nodes with traces.
 func (p *pass) clearNodes(ctx context.Context, targetNodes nodes, plan *plan) (traced []*corev1.Node, err error) {
 	traces := p.system.NodeTraces()
 	for _, m := range plan.machines {
@@ -208,7 +205,7 @@ func removeKeys(from map[string]string, keys []string) {
 	}
 }
 
-// matchesAny reports whether keys contain key. If an entry of keys ends in a slash, it matches all keys of that domain.
+// matchesAny reports whether a key is in keys. An entry with a final slash matches all keys of that domain.
 func matchesAny(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)

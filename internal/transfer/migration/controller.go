@@ -32,22 +32,19 @@ type Cloud interface {
 	CreateSettle() time.Duration
 }
 
-// Timing contains the waiting times of a migration for events that it cannot observe.
+// Timing holds the waiting times for events that the migrator cannot observe.
 type Timing struct {
-	// Probes is the number of consecutive probes that the policy must refuse. Each probe uses a new connection.
-	// ProbeInterval is the time between two probes.
+	// Probes is the number of consecutive probes that the policy must refuse, each with a new connection.
 	Probes        int
 	ProbeInterval time.Duration
-	// After an old controller has lost its Lease, it may act for some time. LeaseMargin is added to this time.
+	// LeaseMargin is added to the time for which an old controller may act after it has lost its Lease.
 	LeaseMargin time.Duration
-	// EmptyFor is the time for which no old object may exist before the definitions of the old kinds are removed.
-	EmptyFor time.Duration
-	// FormerLeader is the time for which a migrator can continue a pass after it has lost its leadership. This time must
-	// be longer than the lease duration plus the duration of one request. The fence stays up until this time has passed.
+	// EmptyFor is how long no old object may exist before the old definitions are removed.
+	EmptyFor     time.Duration
 	FormerLeader time.Duration
-	// Poll is the time between two passes of a migration that waits for something.
+	// Poll is the time between two passes while a migration waits.
 	Poll time.Duration
-	// Replan is the interval at which the migrator computes the plan again until the user agrees to a plan.
+	// Replan is the interval between plans until the user agrees to one.
 	Replan time.Duration
 }
 
@@ -56,30 +53,26 @@ var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMarg
 	EmptyFor: 30 * time.Second, FormerLeader: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
 const (
-	// nextPassDelay is the delay of the next pass after a pass that changed something.
 	nextPassDelay = 10 * time.Millisecond
-	// recheckDelay is the delay of a pass that checks the result of a change.
-	recheckDelay = 250 * time.Millisecond
+	recheckDelay  = 250 * time.Millisecond
 )
 
-// Options configure a Reconciler.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Cloud is the provider through which the migrator calls the cloud. The fence of the process rejects such calls after
-	// the process has lost its leadership.
+	// Cloud calls the cloud. It must reject calls after the process has lost its leadership.
 	Cloud Cloud
 	// ClusterID returns the cluster ID of this installation.
 	ClusterID func() string
-	// Control and Target are clients of the control cluster and the target cluster. They use no cache. Target is nil if
-	// the migration has no target cluster.
+	// Control and Target are uncached clients of the two clusters. Target is nil if the migration has no target
+	// cluster.
 	Control, Target client.Client
-	// Fresh returns a new client of the control cluster, which has its own connection.
+	// Fresh returns a client of the control cluster with its own connection.
 	Fresh func() (client.Client, error)
-	// SystemNamespace is a namespace of the control cluster. This namespace contains the ConfigMaps that are parameters of
-	// the policies.
+	// SystemNamespace contains the ConfigMaps that are parameters of the policies.
 	SystemNamespace string
-	// SharedNamespaces are namespaces with Secrets and ConfigMaps that old objects in all namespaces may use.
+	// SharedNamespaces contain Secrets and ConfigMaps that old objects in all namespaces may use.
 	SharedNamespaces []string
-	// User returns the user name of this process at the API server of the control cluster.
+	// User returns the user name of this process in the control cluster.
 	User   func(context.Context) (string, error)
 	Clock  clock.PassiveClock
 	Timing Timing
@@ -89,22 +82,20 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// defaultParallel is a load that a single API server can handle.
 const defaultParallel = 8
 
 // Reconciler moves each Migration from one phase to the next.
 type Reconciler struct {
 	Options
 
-	mu     sync.Mutex
-	fences map[types.UID]*fence
-	waits  map[wait]time.Time  // see metFor
-	counts map[types.UID]count // see unchangedFor
-	// written contains the statuses that this process has stored.
+	mu      sync.Mutex
+	fences  map[types.UID]*fence
+	waits   map[wait]time.Time
+	counts  map[types.UID]count
 	written map[types.NamespacedName]stored
 }
 
-// New returns a Reconciler. New uses a default value for each option that is not set.
+// New returns a Reconciler with defaults for unset options.
 func New(o Options) *Reconciler {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
@@ -124,7 +115,6 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 	return f
 }
 
-// forget discards the observations of this process about a Migration.
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +122,7 @@ func (r *Reconciler) forget(uid types.UID) {
 	r.resetWaits(uid)
 }
 
-// Reconcile performs the next step of the current phase of one Migration.
+// Reconcile performs the next step of a Migration.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	m := &v1beta1.Migration{}
@@ -166,10 +156,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	m.Status.ObservedGeneration = m.Generation
 	changed := !equality.Semantic.DeepEqual(before.Status, m.Status)
 	if changed {
-		// If another client has changed the Migration since this pass read it, the update fails. The next pass reads that
-		// change first.
+		// The update fails if another client has changed the Migration. The next pass reads that change first.
 		if err := r.Control.Status().Update(ctx, m); err != nil {
-			r.rememberStatus(m, nil) // The update may have been stored although there was no answer.
+			r.rememberStatus(m, nil) // The update may have been stored without an answer.
 			if apierrors.IsConflict(err) {
 				return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 			}
@@ -187,22 +176,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueDelay(changed)}, nil
 }
 
-// pass is one reconciliation of a Migration.
 type pass struct {
 	*Reconciler
 	migration    *v1beta1.Migration
 	system       source.System
 	requeueAfter time.Duration
 	troubles     []string
-	// troubleCount also counts the troubles that are not listed.
 	troubleCount int
-	// remaining describes which objects of the old system still exist after the end of the migration, and why.
+	// remaining describes why old objects still exist after the end of the migration.
 	remaining string
-	// redactor knows all values of Secrets that this pass has read.
+	// redactor knows all Secret values that this pass has read.
 	redactor redactor
 }
 
-// maxTroubles is the maximum number of troubles in the status.
 const maxTroubles = 20
 
 func (p *pass) addTrouble(format string, args ...any) {
@@ -211,7 +197,6 @@ func (p *pass) addTrouble(format string, args ...any) {
 	}
 }
 
-// run does what the phase requires.
 func (p *pass) run(ctx context.Context) error {
 	m := p.migration
 	system, found := source.Systems()[m.Spec.Source]
@@ -258,7 +243,7 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// enter begins a phase. The new phase is stored in the status before the migrator performs any step of it.
+// enter begins a phase. The status stores the phase before its first step.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
 	p.mu.Lock()
@@ -277,7 +262,6 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 		LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 }
 
-// report sets the conditions. The conditions depend on the phase, the troubles and the error of the pass.
 func (p *pass) report(err error) {
 	status := &p.migration.Status
 	if err != nil {
@@ -310,8 +294,7 @@ func (p *pass) report(err error) {
 	}
 }
 
-// ensureFenced puts up the fence, or checks that the fence is complete. If ensureFenced returns false, the pass must
-// end without further steps.
+// ensureFenced puts up or checks the fence. If it returns false, the pass must end.
 func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
 	waits, err := p.ensureFence(ctx, p.migration, p.system, scope)
 	if err != nil || waits != "" {
@@ -327,8 +310,8 @@ func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error)
 	return true, nil
 }
 
-// ensureFinalizer adds the finalizer. The finalizer keeps the Migration, with the record in its status, until the
-// migration has ended. An object that is being deleted cannot get a finalizer.
+// ensureFinalizer adds the finalizer, which keeps the record in the status until the migration has ended. An object
+// that is being deleted cannot get a finalizer.
 func (p *pass) ensureFinalizer(ctx context.Context) error {
 	if controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) ||
 		!p.migration.DeletionTimestamp.IsZero() {
@@ -342,8 +325,8 @@ func (p *pass) ensureFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// patchFinalizer adds or removes the finalizer. An update would also remove empty fields from the spec, and a policy
-// rejects all changes of the spec by Machinist's processes.
+// patchFinalizer adds or removes the finalizer. An update would also drop empty fields from the spec, and a policy
+// rejects such changes.
 func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
 	change func(client.Object, string) bool) error {
 	patch := client.MergeFromWithOptions(m.DeepCopy(), client.MergeFromWithOptimisticLock{})
@@ -353,10 +336,9 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
 	return r.Control.Patch(ctx, m, patch)
 }
 
-// ended waits, and then takes the fence down again. The wait is necessary because a former leader in the middle of a
-// pass may still put up a part of the fence. This part would block the old controllers forever. The last phase has
-// already waited for the same time. So the wait here only matters if the host of the former leader was suspended for
-// longer.
+// ended takes the fence down again after a wait. A former leader in the middle of a pass may still put up a part of the
+// fence, which would block the old controllers forever. The last phase has already waited, so this matters only if the
+// former leader's host was suspended for longer.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)
@@ -369,7 +351,7 @@ func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile
 	others, err := p.othersOfSource(ctx)
 	switch {
 	case err != nil:
-	case others: // If another Migration takes the fleet over now, it needs the Leases, and has a record of its own.
+	case others: // Another Migration of this fleet needs the Leases and has its own record.
 		err = r.removeRecord(ctx, m)
 	default:
 		err = p.takeFenceDown(ctx)

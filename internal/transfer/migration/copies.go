@@ -18,21 +18,19 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// oldUID returns the UID of the old object that was converted to object, or "" if no migration created object.
+// oldUID returns the UID of the old object from which a migration created object, or "".
 func oldUID(object client.Object) types.UID {
 	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]
 	return types.UID(from[strings.LastIndex(from, "/")+1:])
 }
 
-// alternativeName returns another name for a machine whose name is already taken.
 func alternativeName(name string, uid types.UID) string {
 	suffix := "-" + strings.ReplaceAll(string(uid), "-", "")
 	suffix = suffix[:min(len(suffix), 11)]
 	return strings.TrimRight(name[:min(len(name), v1beta1.MaxMachineNameLength-len(suffix))], "-") + suffix
 }
 
-// revisionSet returns the set that Machinist's MachineDeployment controller would create for the template of an old
-// set.
+// revisionSet returns the set that the MachineDeployment controller would create for the template of an old set.
 func revisionSet(d *v1beta1.MachineDeployment, old *v1beta1.MachineSet) *v1beta1.MachineSet {
 	number, err := strconv.ParseInt(old.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	if err != nil || number < 1 {
@@ -53,13 +51,11 @@ func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
 
 func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// copy returns the Machine to create, which is paused. The argument set is the MachineSet that owns the Machine,
-// including its UID. If the Machine has no owner, set is nil.
+// copy returns the paused Machine to create. The set, if any, becomes its owner and must have its UID.
 func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
 	made := m.object.DeepCopy()
 	if set != nil {
-		// Fields that the set controls get the values that the set would have written, so that the set has nothing to
-		// propagate.
+		// Fields that the set controls get the set's values, so that the set has nothing to propagate.
 		made = machineset.NewMachine(set, migration.Spec.Provider)
 		made.Name = m.object.Name
 		made.Labels = mergeMaps(made.Labels, m.object.Labels)
@@ -96,7 +92,6 @@ func setLabel(object client.Object, key, value string) {
 	object.SetLabels(labels)
 }
 
-// mergeMaps returns the entries of both maps. If both maps have a key, the value in first takes precedence.
 func mergeMaps(first, second map[string]string) map[string]string {
 	if len(second) == 0 {
 		return first
@@ -115,9 +110,8 @@ func mergeTaints(first, second []corev1.Taint) []corev1.Taint {
 	return first
 }
 
-// mergeHooks returns the hooks of the copied machine. If the template has a hook of the old machine, the hook is taken
-// from the template. Otherwise the hook is taken from the old machine. If the template has a hook that the old machine
-// no longer has, the owner of the hook has finished its work for this machine. So the copy does not get this hook.
+// mergeHooks returns the hooks of the copied machine. A hook in both lists comes from the template. A hook only in the
+// template is skipped, because its owner has finished its work for this machine.
 func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
 	var hooks []v1beta1.LifecycleHook
 	for _, hook := range machine {
@@ -130,7 +124,6 @@ func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHo
 	return hooks
 }
 
-// setOwner makes owner the controller of object.
 func setOwner(object, owner client.Object, kind string) {
 	reference := metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))
 	object.SetOwnerReferences([]metav1.OwnerReference{*reference})

@@ -59,7 +59,7 @@ func TestOldUIDIsReadFromTheOrigin(t *testing.T) {
 	}
 }
 
-// A copy has all fields that its set would have written, plus those that only the old machine had.
+// A copy has all fields that its set would write, plus those that only the old machine had.
 //
 // Rule: migration-copies-in-sync.
 func TestCopyIsInSyncWithItsSet(t *testing.T) {

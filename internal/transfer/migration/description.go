@@ -14,27 +14,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// description contains the data from which the old system created the instances of a class. All references are replaced
-// by their values.
+// description is the data from which the old system created instances, with all references resolved.
 type description struct {
 	spec        map[string]any
 	credentials map[string][]byte
-	// secrets are the parts of the description that come from Secrets.
-	secrets []secretPart
+	secrets     []secretPart
 }
 
-// secretPart is a part of a description that comes from Secrets. The part is either one value in spec, or all
-// credentials.
 type secretPart struct {
-	// path is the path of the reference in the old object. from is the name of the Secret to which the reference points.
+	// path is the path of the reference in the old object. from is the Secret's name.
 	path, from string
 	// specPath is the path of the value in the description. It is empty for the credentials.
 	specPath []string
 	value    string
 }
 
-// describe reads the Secrets and ConfigMaps to which the description of the class refers. If one of them cannot be
-// used, describe reports a Blocker and returns false.
+// describe reads the Secrets and ConfigMaps of the description. If one of them is unusable, describe reports a Blocker
+// and returns false.
 func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
 	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
 	complete = true
@@ -99,8 +95,6 @@ func (d *description) addSecret(value source.Value, path, data string) {
 		from: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
 }
 
-// withPart returns the spec and the credentials of the description after the function change has replaced the values of
-// one part.
 func (d *description) withPart(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {
 	if len(part.specPath) > 0 {
 		spec := runtime.DeepCopyJSON(d.spec)
@@ -114,7 +108,6 @@ func (d *description) withPart(part secretPart, change func(string) string) (map
 	return d.spec, credentials
 }
 
-// legacyOf returns a description in the form that a driver expects.
 func (p *planner) legacyOf(c *class, spec map[string]any, credentials map[string][]byte) (provider.Legacy, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {

@@ -20,31 +20,27 @@ import (
 )
 
 const (
-	// leaseHolder is the holder identity that the migrator writes into the old controllers' Leases.
+	// leaseHolder is the migrator's identity in the old controllers' Leases.
 	leaseHolder = "machinist-migrator"
-	// leaseSeconds is longer than any migration. Some old clients ignore the duration of a Lease, so the migrator also
-	// renews the Leases.
+	// leaseSeconds is longer than any migration. Some old clients ignore the duration, so the migrator also renews the
+	// Leases.
 	leaseSeconds = 10 * 365 * 24 * 3600
-	// leaseRenewal is the interval at which the migrator renews the Leases.
 	leaseRenewal = 5 * time.Second
-	// assumedLease is the time for which an old controller continues to lead without a renewal of its Lease. This value is
-	// used if no Lease has a duration.
+	// assumedLease is how long an old controller leads without a renewal if no Lease has a duration.
 	assumedLease = 15 * time.Second
 )
 
-// fence contains what this process has observed about the fence of one migration. After a restart, a process has none
-// of these observations, and makes them again.
+// fence is what this process has observed about a fence. After a restart, the process observes it again.
 type fence struct {
-	refusedProbes int // refused in a row
+	refusedProbes int // refusals in a row
 	lastProbe     time.Time
-	heldSince     time.Time // time from which this process has seen all Leases held by leaseHolder
-	completeSince time.Time // time from which all parts of the fence have been in place
+	heldSince     time.Time // when this process first saw all Leases held by leaseHolder
+	completeSince time.Time // when all parts of the fence were first in place
 	lastRenewal   time.Time
-	// disowned contains the Machines whose instances this process has disowned.
+	// disowned are the Machines whose instances this process has disowned.
 	disowned map[types.UID]bool
 }
 
-// leasesOf returns the old controllers' Leases that the migrator acquires.
 func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLease {
 	if !m.Spec.Fence.ElectsLeaderOrDefault() {
 		return nil
@@ -71,19 +67,18 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 	return leases
 }
 
-// fenceScope describes which other objects the fence protects, in addition to the old objects in the namespace of the
-// Migration. fenceScope also describes how strict the fence is.
+// fenceScope describes what the fence protects, in addition to old objects in the namespace.
 type fenceScope struct {
 	// allNamespaces protects old objects in all namespaces.
 	allNamespaces bool
-	// If copiesOpen is set, the fence no longer protects the objects that the migration created.
+	// copiesOpen ends the protection of the objects that the migration created.
 	copiesOpen bool
-	// If ignoreMissing is set, a workload that does not exist counts as stopped.
+	// ignoreMissing treats a missing workload as stopped.
 	ignoreMissing bool
 }
 
-// ensureFence puts up the fence, or checks that the fence is complete. If the result waitingFor is not empty, it
-// describes what is missing, and the caller must not continue.
+// ensureFence puts up or checks the fence. If waitingFor is not empty, it names what is missing, and the caller must
+// not continue.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
 	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
@@ -94,8 +89,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 			f.completeSince = r.Clock.Now()
 		}
 	}()
-	// Without the policies, the fence can never be complete. So the migrator does not stop the old workloads before the
-	// policies exist.
+	// Without the policies, the fence is never complete. Do not stop the old workloads before the policies exist.
 	if missing, err := r.missingPolicy(ctx, m.Spec.Provider); err != nil || missing != "" {
 		return missing, err
 	}
@@ -124,7 +118,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	return r.takeLeases(ctx, m, f, leases)
 }
 
-// recordWorkloads stores the numbers of replicas of the workloads in the status, before the workloads are scaled to 0.
+// recordWorkloads stores the replicas of the workloads in the status, before they are scaled to 0.
 func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) (recorded bool, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
 		same := func(s v1beta1.StoppedWorkload) bool { return s.Workload() == w }
@@ -145,7 +139,6 @@ func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) 
 	return recorded, nil
 }
 
-// workload returns a workload, its number of replicas, and the selector of its pods.
 func (r *Reconciler) workload(ctx context.Context, w v1beta1.MigrationWorkload) (client.Object, int32,
 	*metav1.LabelSelector, error) {
 	key := client.ObjectKey{Namespace: w.Namespace, Name: w.Name}
@@ -173,7 +166,6 @@ func (r *Reconciler) scale(ctx context.Context, object client.Object, replicas i
 	return nil
 }
 
-// stopWorkloads scales the old workloads to 0 and waits until all their pods are gone.
 func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	ignoreMissing bool) (waitingFor string, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
@@ -209,9 +201,8 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads scales the old workloads from 0 to their previous numbers of replicas. It scales only workloads that
-// the spec names. The status may name other workloads, but a user who can write the status is not necessarily allowed
-// to scale workloads.
+// startWorkloads restores the replicas of the old workloads. It scales only workloads that the spec names, because a
+// user who can write the status may lack the permission to scale workloads.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {
@@ -231,9 +222,8 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe sends a request that the policy must refuse, to check that the policy uses the current ConfigMap of the fence.
-// value identifies the version of this ConfigMap. There may be several API servers, and each of them takes a moment to
-// notice a new version of the ConfigMap.
+// probe checks whether the policy uses the current ConfigMap, which value identifies. The policy must refuse the probe.
+// API servers take a moment to notice a new version.
 func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, value string) (waitingFor string,
 	err error) {
 	waiting := fmt.Sprintf("waiting until all API servers apply the policy %s in namespace %s. If this takes more than a "+
@@ -266,8 +256,8 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, 
 	return "", nil
 }
 
-// takeLeases acquires and renews the Leases of the old controllers. An old controller may act until its Lease has
-// expired, so takeLeases waits until then.
+// takeLeases acquires and renews the old controllers' Leases. An old controller may act until its Lease has expired, so
+// takeLeases waits.
 func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fence,
 	leases []v1beta1.MigrationLease) (waitingFor string, err error) {
 	renew := r.Clock.Since(f.lastRenewal) >= leaseRenewal
@@ -327,7 +317,7 @@ func (r *Reconciler) setHolder(lease *coordinationv1.Lease) {
 	}
 }
 
-// releaseLeases deletes the Leases that the migrator acquired. The old controllers create them again.
+// releaseLeases deletes the acquired Leases. The old controllers create them again.
 func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) error {
 	for _, name := range m.Status.Fence.Leases {
 		lease := &coordinationv1.Lease{}
@@ -347,7 +337,7 @@ func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) er
 	return nil
 }
 
-// preconditionsFor returns preconditions that make a request fail if the object has changed since it was read.
+// preconditionsFor makes a request fail if the object has changed since it was read.
 func preconditionsFor(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}

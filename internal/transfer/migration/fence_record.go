@@ -17,49 +17,45 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Two admission policies form a part of the fence. One of them protects the old objects, and the other one protects the
-// objects that a migration created. The chart machinist-provider installs the policies, and the migrator cannot change
-// them. For each Migration, the migrator writes a ConfigMap that specifies which objects the policies protect. The
-// policies have this ConfigMap as a parameter. Without such a ConfigMap, the policies refuse no request.
+// Two admission policies are part of the fence. One protects the old objects, the other the objects that a migration
+// created. The chart machinist-provider installs the policies, and the migrator cannot change them.
+//
+// For each Migration, the migrator writes a ConfigMap as the parameter of the policies. It specifies which objects they
+// protect. Without a ConfigMap, the policies refuse nothing.
 
-// probeLease is the name of the Lease that each probe tries to create. The policy refuses each probe that contains the
-// value from the current ConfigMap.
+// probeLease is the Lease that each probe tries to create. The policy refuses a probe with the value in the current
+// ConfigMap.
 const probeLease = "machinist-fence-probe"
 
-// The keys of the ConfigMap.
+// Keys of the ConfigMap.
 const (
 	recordMigration       = "migration" // namespace/name
 	recordNamespace       = "namespace" // of the Migration
 	recordName            = "name"      // of the Migration
-	recordUser            = "user"      // the user name of the migrator, which alone may act
+	recordUser            = "user"      // user name of the migrator, which alone may act
 	recordSource          = "source"
 	recordSourceNamespace = "sourceNamespace"
-	recordScope           = "scope"  // All protects the old objects of all namespaces
-	recordLease           = "lease-" // and a number: namespace/name. In one list, a name could contain the separator.
-	recordCopies          = "copies" // Closed protects the objects that the migration created
-	recordProbe           = "probe"  // the value of AnnotationFenceProbe that is refused to the migrator too
+	recordScope           = "scope"  // All: the old objects of all namespaces are protected
+	recordLease           = "lease-" // plus a number: namespace/name; a name in one list could contain the separator
+	recordCopies          = "copies" // Closed: the objects of the migration are protected
+	recordProbe           = "probe"  // value of AnnotationFenceProbe that is refused to the migrator too
 )
 
-// policyOfOldObjects returns the name of the policy that protects the old objects.
 func policyOfOldObjects(provider string) string { return "machinist-migrator-" + provider + "-old" }
 
-// policyOfCopies returns the name of the policy that protects the objects that a migration created.
 func policyOfCopies(provider string) string { return "machinist-migrator-" + provider + "-new" }
 
-// refusalOf returns the beginning of the message with which the policy refuses a change of an old object of the
-// Migration.
+// refusalOf returns the beginning of the policy's message for an old object of the Migration.
 func refusalOf(m *v1beta1.Migration) string {
 	return fmt.Sprintf("Migration %s/%s takes this fleet over", m.Namespace, m.Name)
 }
 
-// recordNameOf returns the name of the ConfigMap for a Migration. The names of namespaces and Migrations contain no
-// dots.
+// recordNameOf returns the name of the ConfigMap for a Migration. Namespaces and names of Migrations contain no dots.
 func recordNameOf(m *v1beta1.Migration) string {
 	return fmt.Sprintf("machinist-migration-fence-%s.%s", m.Namespace, m.Name)
 }
 
-// fenceRecord returns the ConfigMap for a Migration. The policies then protect the objects of the Migration from all
-// users except the given one.
+// fenceRecord returns the ConfigMap for a Migration. Only the given user may then change the objects of the Migration.
 func fenceRecord(system string, m *v1beta1.Migration, user string, leases []v1beta1.MigrationLease,
 	scope fenceScope) *corev1.ConfigMap {
 	data := map[string]string{
@@ -77,7 +73,7 @@ func fenceRecord(system string, m *v1beta1.Migration, user string, leases []v1be
 	if scope.copiesOpen {
 		data[recordCopies] = "Open"
 	}
-	// An API server that still uses an older version of the ConfigMap does not refuse a probe with this value.
+	// An API server with an older ConfigMap does not refuse a probe with this value.
 	data[recordProbe] = fmt.Sprintf("%s/%s/%x", m.Namespace, m.Name, hashOf(data))
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: recordNameOf(m),
 		Labels: map[string]string{v1beta1.LabelMigrationFence: m.Spec.Provider}}, Data: data}
@@ -91,7 +87,6 @@ func hashOf(data map[string]string) []byte {
 	return hash.Sum(nil)[:8]
 }
 
-// writeRecord creates or corrects the ConfigMap of the fence, and reports whether anything had to be changed.
 func (r *Reconciler) writeRecord(ctx context.Context, want *corev1.ConfigMap) (changed bool, err error) {
 	have := &corev1.ConfigMap{}
 	switch err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), have); {
@@ -112,7 +107,6 @@ func (r *Reconciler) writeRecord(ctx context.Context, want *corev1.ConfigMap) (c
 	return true, nil
 }
 
-// recordExists reports whether the ConfigMap of the fence exists.
 func (r *Reconciler) recordExists(ctx context.Context, m *v1beta1.Migration) (bool, error) {
 	key := client.ObjectKey{Namespace: r.SystemNamespace, Name: recordNameOf(m)}
 	err := r.Control.Get(ctx, key, &corev1.ConfigMap{})
@@ -122,7 +116,7 @@ func (r *Reconciler) recordExists(ctx context.Context, m *v1beta1.Migration) (bo
 	return err == nil, nil
 }
 
-// removeRecord deletes the ConfigMap of the fence, which ends the protection by the policies.
+// removeRecord deletes the ConfigMap, which ends the protection by the policies.
 func (r *Reconciler) removeRecord(ctx context.Context, m *v1beta1.Migration) error {
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: recordNameOf(m)}}
 	if err := client.IgnoreNotFound(r.Control.Delete(ctx, record)); err != nil {
@@ -131,7 +125,7 @@ func (r *Reconciler) removeRecord(ctx context.Context, m *v1beta1.Migration) err
 	return nil
 }
 
-// missingPolicy returns the reason why the policies do not protect the objects in the ConfigMap, or "" if they do.
+// missingPolicy returns why the policies do not protect the objects, or "".
 func (r *Reconciler) missingPolicy(ctx context.Context, provider string) (missing string, err error) {
 	for _, name := range []string{policyOfOldObjects(provider), policyOfCopies(provider)} {
 		binding := &admissionv1.ValidatingAdmissionPolicyBinding{}

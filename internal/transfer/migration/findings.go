@@ -12,19 +12,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about an old object as a whole, or about its environment. The codes of findings about single fields
-// are in package source and in the drivers.
+// Codes of findings about an old object or its environment. Package source and the drivers have the codes for single
+// fields.
 const (
 	// CodeNameTaken: another object of a Machinist kind already has this name.
 	CodeNameTaken = "NameTaken"
 	// CodeInstanceClaimed: another Machine has this instance.
 	CodeInstanceClaimed = "InstanceClaimed"
-	// CodeInstanceNotFound: the Node of a machine exists, but the cloud lists no instance of the machine.
+	// CodeInstanceNotFound: the machine has a Node, but the cloud lists no instance.
 	CodeInstanceNotFound = "InstanceNotFound"
 	// CodeSeveralInstances: the cloud lists several instances of one old machine.
 	CodeSeveralInstances = "SeveralInstances"
-	// CodeNodeMismatch: the Node and the cloud have different spellings of the provider ID, or two Nodes have the same
-	// provider ID.
+	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same provider
+	// ID.
 	CodeNodeMismatch = "NodeMismatch"
 	// CodeNotAdoptable: the provider refuses to adopt the instance in its current state.
 	CodeNotAdoptable = "NotAdoptable"
@@ -48,8 +48,8 @@ const (
 	CodeClassMissing = "ClassMissing"
 	// CodeOwnerMissing: an old object has a controlling owner that does not exist.
 	CodeOwnerMissing = "OwnerMissing"
-	// CodeTemplateApplied: the labels, annotations and taints in the template of a deployment are applied to the machines
-	// of its old sets.
+	// CodeTemplateApplied: the labels, annotations and taints of a deployment's template are applied to machines of its
+	// old sets.
 	CodeTemplateApplied = "TemplateApplied"
 	// CodeRolloutPending: no set has the current template of the deployment, so a rollout begins after the migration.
 	CodeRolloutPending = "RolloutPending"
@@ -61,21 +61,19 @@ const (
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override of the Migration names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
-	// CodeWebhookRemoved: the rules of an admission webhook are for the old group only. The migrator deletes the webhook
-	// before the old objects.
+	// CodeWebhookRemoved: an admission webhook is only for the old group. The migrator deletes it before the old
+	// objects.
 	CodeWebhookRemoved = "WebhookRemoved"
-	// CodeWebhookStays: the rules of an admission webhook are for the old group and for other groups. The migrator does
-	// not delete the webhook.
+	// CodeWebhookStays: an admission webhook is for the old group and for others. The migrator does not delete it.
 	CodeWebhookStays = "WebhookStays"
 )
 
-// objectFinding is a finding together with the name of the object that it is about, for example Machine/worker-1.
+// objectFinding is a finding with the name of its object, such as Machine/worker-1.
 type objectFinding struct {
 	object string
 	provider.Finding
 }
 
-// findings is the list of all findings of a plan.
 type findings []objectFinding
 
 func (f *findings) add(object string, all ...provider.Finding) {
@@ -88,14 +86,13 @@ func (f *findings) addf(level provider.FindingLevel, code, object, path, format 
 	f.add(object, provider.Finding{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// redact replaces the values of Secrets in the messages of the findings.
 func (f findings) redact(r *redactor) {
 	for i := range f {
 		f[i].Message = r.inText(f[i].Message)
 	}
 }
 
-// withoutInstances reports whether the finding means that the instances of a class cannot be listed.
+// withoutInstances reports whether the instances of a class cannot be listed because of this finding.
 func (f objectFinding) withoutInstances() bool {
 	return f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable || f.Code == CodeSecretNotAllowed
 }
@@ -114,10 +111,8 @@ func (f findings) sorted() findings {
 	return all
 }
 
-// maxSummary is the maximum number of lines that the summary in the status has.
 const maxSummary = 100
 
-// summary returns one line for each combination of level and code.
 func (f findings) summary() []v1beta1.MigrationFinding {
 	var lines []v1beta1.MigrationFinding
 	for _, one := range f.sorted() {
@@ -134,7 +129,6 @@ func (f findings) summary() []v1beta1.MigrationFinding {
 	return lines
 }
 
-// line returns one line with the object, the path and the message of a finding.
 func (f objectFinding) line() string {
 	where := f.object
 	if f.Path != "" {
@@ -143,7 +137,7 @@ func (f objectFinding) line() string {
 	return where + ": " + f.Message
 }
 
-// blocking returns the reasons why the migration cannot begin: Blockers, and losses that the user has not accepted.
+// blocking returns why the migration cannot begin: Blockers, and losses that the user has not accepted.
 func (f findings) blocking(accepted []string) []string {
 	var why []string
 	counts := map[string]int{}
@@ -164,7 +158,6 @@ func (f findings) blocking(accepted []string) []string {
 	return why
 }
 
-// text returns the findings, one per line.
 func (f findings) text() string {
 	var b strings.Builder
 	for _, one := range f.sorted() {
@@ -173,8 +166,7 @@ func (f findings) text() string {
 	return b.String()
 }
 
-// hash returns a hash of what the user agrees to: the classes, the Blockers and the losses. The hash does not depend on
-// how often each of them occurs.
+// hash covers what the user agrees to: the classes, the Blockers and the losses, but not their numbers.
 func (f findings) hash(classes []string) string {
 	lines := slices.Clone(classes)
 	for _, one := range f {

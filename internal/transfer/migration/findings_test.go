@@ -79,9 +79,6 @@ func TestBlockersAndUnacceptedLossesBlock(t *testing.T) {
 	}
 }
 
-// If a fleet gets more machines of the same kind, the hash of its plan stays the same. If a plan gets another loss,
-// field or class, its hash changes.
-//
 // Rule: migration-plan-is-agreed-to.
 func TestHashCoversClassesBlockersAndLosses(t *testing.T) {
 	base := func() (f findings) {

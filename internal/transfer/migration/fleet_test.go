@@ -22,8 +22,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldFleet is the input from which a test computes a plan. Each old machine has an instance with the same name, and
-// each instance has a Node.
+// oldFleet is the input of a plan. Each old machine has an instance of the same name, and each instance has a Node.
 type oldFleet struct {
 	testing.TB
 	system    source.System
@@ -33,11 +32,9 @@ type oldFleet struct {
 	secrets   []client.Object
 	own       *ownObjects
 	nodes     nodes
-	// redactor knows all values of Secrets that the plans of this fleet have read.
-	redactor redactor
+	redactor  redactor
 }
 
-// secretsOfSamples returns the Secrets to which the sample objects refer.
 func secretsOfSamples() []client.Object {
 	secret := func(namespace, name string, keys ...string) client.Object {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
@@ -56,7 +53,6 @@ func secretsOfSamples() []client.Object {
 	}
 }
 
-// fleetOf returns a fleet that consists of the objects of a sample.
 func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	t.Helper()
 	f := newFleet(t, group)
@@ -64,7 +60,7 @@ func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	return f
 }
 
-// The samples of each system refer to Secrets. namespaceOfSamples returns the namespace of these Secrets.
+// namespaceOfSamples returns the namespace of the Secrets to which the samples refer.
 func namespaceOfSamples(group string) string {
 	switch group {
 	case provider.SourceGardener:
@@ -92,7 +88,7 @@ func noOwnObjects() *ownObjects {
 		byProviderID: map[string]*v1beta1.Machine{}}
 }
 
-// add adds old objects. For each machine, add also adds an instance and a Node.
+// add adds old objects. Each machine also gets an instance and a Node.
 func (f *oldFleet) add(objects ...*unstructured.Unstructured) {
 	for _, object := range objects {
 		object = object.DeepCopy()
@@ -127,7 +123,6 @@ func (f *oldFleet) role(object *unstructured.Unstructured) source.Role {
 	return ""
 }
 
-// named returns the old object with the given kind and name.
 func (f *oldFleet) named(kind, name string) *unstructured.Unstructured {
 	f.Helper()
 	i := slices.IndexFunc(f.objects, func(o *unstructured.Unstructured) bool {
@@ -139,7 +134,6 @@ func (f *oldFleet) named(kind, name string) *unstructured.Unstructured {
 	return f.objects[i]
 }
 
-// addCopy copies an old object, and gives the copy another name and UID.
 func (f *oldFleet) addCopy(kind, name, as string, change func(*unstructured.Unstructured)) {
 	f.Helper()
 	object := f.named(kind, name).DeepCopy()
@@ -154,7 +148,6 @@ func (f *oldFleet) addCopy(kind, name, as string, change func(*unstructured.Unst
 	f.add(object)
 }
 
-// write sets a field of an old object.
 func write(t testing.TB, object *unstructured.Unstructured, value any, path ...string) {
 	t.Helper()
 	if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
@@ -169,7 +162,7 @@ func (f *oldFleet) planner() *planner {
 			shared: []string{"cloud-init-settings"}, seen: map[string]content{}}}
 }
 
-// visitObjects calls visit for each old object, kind by kind, in the same order as the migrator.
+// visitObjects calls visit for each old object, in the same order as the migrator.
 func (f *oldFleet) visitObjects(visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range f.system.Kinds() {
 		for _, object := range f.objects {
@@ -194,7 +187,6 @@ func (f *oldFleet) plan() *plan {
 	return made
 }
 
-// withCode returns the findings that have the code.
 func (f findings) withCode(code string) (all []objectFinding) {
 	for _, one := range f {
 		if one.Code == code {
@@ -204,8 +196,7 @@ func (f findings) withCode(code string) (all []objectFinding) {
 	return all
 }
 
-// expect fails the test unless the plan has exactly one finding with the code, for the given object and with the given
-// level.
+// expect fails the test unless the plan has exactly one finding with the code, object and level.
 func (p *plan) expect(t testing.TB, level provider.FindingLevel, code, object string) objectFinding {
 	t.Helper()
 	all := p.findings.withCode(code)
@@ -216,7 +207,6 @@ func (p *plan) expect(t testing.TB, level provider.FindingLevel, code, object st
 	return all[0]
 }
 
-// blockers returns the codes of all Blockers.
 func (p *plan) blockers() []string {
 	codes := map[string]bool{}
 	for _, one := range p.findings {
@@ -227,7 +217,7 @@ func (p *plan) blockers() []string {
 	return slices.Sorted(maps.Keys(codes))
 }
 
-// objects returns all objects that the plan creates, in the order in which they are created.
+// objects returns all objects of the plan in the order of their creation.
 func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object) {
 	for _, c := range p.classes {
 		for _, secret := range c.secrets {
@@ -256,7 +246,6 @@ func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object)
 	return all
 }
 
-// manifest returns objects in YAML.
 func manifest(t testing.TB, objects []client.Object) string {
 	t.Helper()
 	var b strings.Builder

@@ -18,13 +18,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A providerSpec cannot refer to Secrets. If a field of an old description refers to a Secret, the converted class
-// contains the value from the Secret. So a user who may only create old objects could make the value of another user's
-// Secret readable. Therefore the plan shows such a class without the values, and reports a loss for each reference to a
-// Secret.
+// A providerSpec cannot refer to Secrets. If an old description refers to a Secret, the converted class contains its
+// value. A user who may only create old objects could thus read another user's Secret. The plan therefore hides these
+// values and reports a loss for each reference.
 
-// hideSecrets sets c.shown, the form of the class that users see before the class is created. converted is the spec of
-// the class before the override was applied.
+// hideSecrets sets c.shown, the class that users see before it is created. converted is the spec without the override.
 func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.MachineClassSpec, facts []byte) error {
 	c.shown = c.object
 	spec, err := decoded(c, c.object.Spec.ProviderSpec)
@@ -62,13 +60,11 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 	return nil
 }
 
-// maxFields is the maximum number of fields that a finding names.
+// maxFields limits the fields that a finding names.
 const maxFields = 3
 
-// convertedWithout converts the description after the values in one part were replaced by other values. It returns the
-// resulting providerSpec. Each difference between this providerSpec and the real one comes from the replaced values. If
-// the driver cannot convert the changed description, convertedWithout returns an empty providerSpec, which differs from
-// the real one in each field.
+// convertedWithout converts the description with other values in one part. Each change of the providerSpec then comes
+// from these values. If the conversion fails, the result is an empty providerSpec.
 func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPart, converted *v1beta1.MachineClassSpec,
 	facts []byte) (map[string]any, error) {
 	spec, credentials := c.description.withPart(part, disguise)
@@ -78,7 +74,7 @@ func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPar
 	}
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: legacy, Facts: facts})
 	if err != nil {
-		return map[string]any{}, nil // Report no error, because the user did not write these values and cannot correct them.
+		return map[string]any{}, nil // Report no error: the user did not write these values.
 	}
 	other := *converted.DeepCopy()
 	other.ProviderSpec = &runtime.RawExtension{Raw: imported.Spec}
@@ -90,7 +86,6 @@ func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPar
 	return decoded(c, other.ProviderSpec)
 }
 
-// decoded returns the decoded JSON of a providerSpec of the class.
 func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(spec.Raw, &content); err != nil { // Unlike json.Unmarshal, this keeps integers.
@@ -99,8 +94,8 @@ func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
 	return content, nil
 }
 
-// disguise returns a value that differs from the given value. If possible, the new value has the same form, so that a
-// driver accepts it as well. An empty value stays empty.
+// disguise returns a different value, if possible of the same form, so that a driver accepts it. An empty value stays
+// empty.
 func disguise(value string) string {
 	switch value {
 	case "true":
@@ -127,8 +122,8 @@ func disguise(value string) string {
 	return other
 }
 
-// differences returns the paths of the smallest parts of a that are missing in b or differ from b. If two maps have
-// different keys, the differing part is the whole map, because the keys may contain the values.
+// differences returns the paths of the smallest parts of a that are missing or different in b. Maps with different keys
+// differ as a whole, because the keys may be secret.
 func differences(a, b any, path []string) (all [][]string) {
 	switch a := a.(type) {
 	case map[string]any:
@@ -152,7 +147,6 @@ func differences(a, b any, path []string) (all [][]string) {
 	return [][]string{path}
 }
 
-// lacksKey reports whether a has a key that b does not have.
 func lacksKey(a, b map[string]any) bool {
 	for key := range a {
 		if _, found := b[key]; !found {

@@ -32,7 +32,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// journey is a migration of a small Gardener fleet on the in-memory API server. The test acts as the provider, the old
+// journey is a migration of a small Gardener fleet on the in-memory API server. The test plays the provider, the old
 // workload and the cloud.
 type journey struct {
 	*testing.T
@@ -42,18 +42,16 @@ type journey struct {
 	cloud   *fakeCloud
 	clock   *testclock.FakeClock
 	key     client.ObjectKey
-	from    string // namespace of the old objects
+	from    string
 	oldPods map[string]string
 	phases  []v1beta1.MigrationPhase
-	// watch is called with the Migration after each pass.
-	watch func(*v1beta1.Migration)
-	// providerDown stops the provider.
+	// watch is called after each pass.
+	watch        func(*v1beta1.Migration)
 	providerDown bool
 }
 
 const oldWorkload = "machine-controller-manager"
 
-// withCRDs returns a scheme that includes CustomResourceDefinitions, like the scheme of the migrator.
 func withCRDs(t testing.TB) *runtime.Scheme {
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -102,8 +100,8 @@ func (l *journey) must(err error) {
 	}
 }
 
-// makeOld creates the objects of the sample: three machines, one of which is being deleted, with their Secrets, their
-// Nodes and the old workload.
+// makeOld creates the sample's objects: three machines, one of them being deleted, their Secrets and Nodes, and the old
+// workload.
 func (l *journey) makeOld(group string) {
 	l.Helper()
 	uids := map[types.UID]types.UID{}
@@ -172,7 +170,6 @@ func (l *journey) makeOld(group string) {
 		Labels: labels}, Spec: pod.Spec}))
 }
 
-// state returns the resource version of each old object, by kind and name.
 func (l *journey) state() map[string]string {
 	l.Helper()
 	all := map[string]string{}
@@ -191,8 +188,7 @@ func (l *journey) state() map[string]string {
 
 func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
 
-// pass runs one pass of the migrator. Then the test does the work of the old workload and of the provider. Then one
-// second passes.
+// pass runs one pass of the migrator, then the old workload and the provider. One second passes.
 func (l *journey) pass() *v1beta1.Migration {
 	l.Helper()
 	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
@@ -215,7 +211,6 @@ func (l *journey) pass() *v1beta1.Migration {
 	return m
 }
 
-// runUntil runs passes until the migration is in the given phase.
 func (l *journey) runUntil(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	l.Helper()
 	var m *v1beta1.Migration
@@ -229,13 +224,12 @@ func (l *journey) runUntil(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	return m
 }
 
-// playWorkload removes the pods of the old workload after the workload was stopped.
 func (l *journey) playWorkload() {
 	l.Helper()
 	d := &appsv1.Deployment{}
 	switch err := l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d); {
 	case apierrors.IsNotFound(err):
-		return // A test has uninstalled the workload.
+		return
 	case err != nil:
 		l.Fatal(err)
 	}
@@ -244,8 +238,7 @@ func (l *journey) playWorkload() {
 	}
 }
 
-// playProvider acts as the provider: it adopts the instances of Machines that are not paused, and confirms the pause of
-// the other Machines.
+// playProvider adopts the instances of Machines that are not paused, and confirms the pause of the others.
 func (l *journey) playProvider() {
 	l.Helper()
 	list := &v1beta1.MachineList{}
@@ -288,7 +281,6 @@ func (l *journey) stage(stage v1beta1.MigrationStage) {
 	l.must(l.admin.Update(l.ctx, m))
 }
 
-// planned runs the first passes and then agrees to the plan.
 func (l *journey) planned() {
 	l.Helper()
 	before := l.state()
@@ -311,7 +303,6 @@ func (l *journey) unchanged(before map[string]string) {
 	}
 }
 
-// ownObjects returns Machinist's objects in the namespace of the migration, by kind and name.
 func (l *journey) ownObjects() map[string]client.Object {
 	l.Helper()
 	all := map[string]client.Object{}
@@ -341,7 +332,7 @@ func (l *journey) ownObjects() map[string]client.Object {
 	return all
 }
 
-// adoptedFleet leads a migration to Adopted. After each pass, it checks that no step happens too early.
+// adoptedFleet leads a migration to Adopted. No step may happen too early.
 func (l *journey) adoptedFleet() {
 	l.Helper()
 	l.planned()
@@ -391,7 +382,6 @@ func (l *journey) adoptedFleet() {
 	}
 }
 
-// fenceIsDown fails the test if any part of the fence remains.
 func (l *journey) fenceIsDown() {
 	l.Helper()
 	records, leases := &corev1.ConfigMapList{}, &coordinationv1.LeaseList{}

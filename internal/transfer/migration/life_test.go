@@ -79,7 +79,6 @@ func TestMigrationIsCompleted(t *testing.T) {
 }
 
 // Rule: migration-abort-restores.
-// Rule: migration-abort-restores.
 func TestMigrationIsAborted(t *testing.T) {
 	l := newJourney(t)
 	l.adoptedFleet()
@@ -127,7 +126,6 @@ func TestMigrationIsAborted(t *testing.T) {
 	l.cleanOld()
 }
 
-// The provider does not run for a while: first while the Machines adopt their instances, and later during the abort.
 func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 	l := newJourney(t)
 	l.planned()
@@ -156,9 +154,8 @@ func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 	l.cleanOld()
 }
 
-// The fence does not stop the old controller, which adds its marks to the Nodes again.
+// The fence does not stop the old controller, which marks the Nodes again.
 //
-// Rule: migration-names-what-comes-back.
 // Rule: migration-names-what-comes-back.
 func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 	l := newJourney(t)

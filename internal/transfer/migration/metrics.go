@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics exports metrics of the migrations of one provider. A nil *Metrics does nothing.
+// Metrics exports the migrations of one provider. A nil *Metrics does nothing.
 type Metrics struct{ migrations *objectmetrics.Collector }
 
-// NewMetrics registers the metrics. At each scrape, the metrics are computed from the Migrations in the cache.
+// NewMetrics registers the metrics. Each scrape computes them from the cache.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	machines := prometheus.NewDesc("machinist_migration_machines",
 		"Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).",

@@ -34,7 +34,7 @@ func TestMetricsCountMigrationsThatHaveNotEnded(t *testing.T) {
 		t.Errorf("a process that waits for its election exports %d series", n)
 	}
 	metrics.lead()
-	(*Metrics)(nil).lead() // nil is allowed
+	(*Metrics)(nil).lead()
 	if err := testutil.CollectAndCompare(metrics.migrations, strings.NewReader(`
 # HELP machinist_migration_machines Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).
 # TYPE machinist_migration_machines gauge

@@ -13,25 +13,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The status of a Migration tells the migrator which step comes next. Only the migrator is supposed to write this
-// status, but other clients with enough permissions could write it, too. If another client wrote the phase, the
-// migrator would skip steps or repeat finished ones. So the process remembers the last status that it wrote, and
-// restores this status if another client changes it. After a restart, a process trusts the first status that it reads.
+// The status tells the migrator which step comes next. If another client wrote the phase, the migrator would skip or
+// repeat steps. The process therefore remembers the last status that it wrote, and restores it. After a restart, a
+// process trusts the first status that it reads.
 
-// stored is the last status of a Migration that this process has stored.
 type stored struct {
 	uid    types.UID
 	status v1beta1.MigrationStatus
 }
 
-// phases lists the phases of a migration in the order in which they occur. The phases of an abort are not included.
+// phases are the phases of a migration in order, except those of an abort.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether a process of the migrator may have changed the phase from the value of was to the value of
-// is. The same phase, each later phase, and the phases of an abort are possible. Several phases can lie between these
-// two phases, because a former leader that was suspended may continue for a moment.
+// mayFollow reports whether the migrator may have changed the phase from was to is. The same phase, later phases and
+// the phases of an abort are possible. A former leader that was suspended may skip several phases.
 func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	switch {
 	case is == was:
@@ -45,10 +42,8 @@ func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed returns a predicate for the updates to which a Reconciler must react: changes of the spec, changes of the
-// phase, and new finalizers after the end of the migration. Changes of the phase are included because another client
-// may write the phase even after the end. Before the end, no event is necessary for finalizers, because each pass
-// checks the finalizer.
+// Changed returns a predicate for changes of the spec, changes of the phase, and finalizers after the end. Another
+// client may write the phase even after the end. Before the end, each pass checks the finalizer.
 func Changed() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
@@ -59,9 +54,8 @@ func Changed() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})
 }
 
-// restoreStatus restores the last status that this process wrote. It does this in two cases: no process of the migrator
-// would have written the current phase after that status, or the record of the stopped workloads was lost. It reports
-// whether it restored anything.
+// restoreStatus restores the last written status if the migrator cannot have written the current phase, or if the
+// record of the stopped workloads was lost. It reports whether it changed anything.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
 	r.mu.Lock()
 	known := r.written[client.ObjectKeyFromObject(m)]
@@ -77,15 +71,14 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 	case is.Phase == was.Phase && slices.ContainsFunc(was.Fence.Workloads, func(w v1beta1.StoppedWorkload) bool {
 		return !slices.Contains(is.Fence.Workloads, w)
 	}):
-		was.Fence.DeepCopyInto(&is.Fence) // An abort starts the workloads in this record, which exists only here.
+		was.Fence.DeepCopyInto(&is.Fence) // An abort needs this record, which exists only here.
 	default:
 		return false
 	}
 	return true
 }
 
-// rememberStatus remembers the stored status. status is nil if the stored status is unknown. In this case,
-// rememberStatus forgets the previous status.
+// rememberStatus remembers the stored status. A nil status is unknown, and the previous one is forgotten.
 func (r *Reconciler) rememberStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

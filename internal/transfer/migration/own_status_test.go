@@ -22,7 +22,7 @@ func TestPhaseWrittenByAnotherClientIsRestored(t *testing.T) {
 	}
 }
 
-// A former leader may have reached a later phase, and a user may abort a migration by its stage.
+// A former leader may have reached a later phase, and a user may abort the migration.
 func TestMayFollow(t *testing.T) {
 	for _, test := range []struct {
 		was, is v1beta1.MigrationPhase

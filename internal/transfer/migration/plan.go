@@ -14,43 +14,39 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// plan contains the objects that Machinist will have for the fleet. No plan is stored: each pass that needs the plan
-// computes it again.
+// plan contains the new objects for the fleet. Plans are not stored but computed again.
 type plan struct {
 	classes     []*class
 	deployments []*deployment
-	sets        []*set // sets that no deployment owns
+	sets        []*set // sets without a deployment
 	machines    []*machine
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// old is the number of old machines that are migrated, with or without an instance.
+	// old is the number of migrated old machines, with or without an instance.
 	old int
 }
 
-// deployment is a MachineDeployment to create, and its sets.
 type deployment struct {
 	object *v1beta1.MachineDeployment
 	sets   []*set
 }
 
-// set is a MachineSet to create. Several old sets may be converted to the same new set.
+// set is a MachineSet to create. Several old sets may become the same new set.
 type set struct {
 	object *v1beta1.MachineSet
 	class  *class
-	// replicas is the number of replicas that the set gets in the phase Cleaning. Until then, the number of replicas is at
-	// least the number of Machines that are created for the set.
+	// replicas is the size of the set after the migration. Before, the set has at least as many replicas as copied
+	// Machines.
 	replicas int32
 	machines int32
 }
 
-// machine is an old machine and its instance.
 type machine struct {
 	candidate
 	instance located
 }
 
-// planner computes a plan.
 type planner struct {
 	migration *v1beta1.Migration
 	system    source.System
@@ -63,21 +59,21 @@ type planner struct {
 
 	plan *plan
 
-	classes map[string]*class           // by name
+	classes map[string]*class
 	sets    map[types.UID]*set          // by the UID of the old set
-	setOf   map[types.UID]*source.Class // the old description, by the UID of the old set
+	setOf   map[types.UID]*source.Class // old description by the UID of the old set
 	byOwner map[types.UID]*deployment   // by the UID of the old deployment
-	seen    map[string]bool             // provider IDs of all instances that the cloud shows
+	seen    map[string]bool             // provider IDs of all instances in the cloud
 }
 
 func (p *planner) blockf(code, object, path, format string, args ...any) {
 	p.plan.findings.addf(provider.FindingBlocker, code, object, path, format, args...)
 }
 
-// oldObjects calls visit for each old object, kind by kind, in the order of system.Kinds.
+// oldObjects calls visit for each old object in the order of system.Kinds.
 type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 
-// build computes the plan from the old objects. build keeps the results of the conversion, but not the old objects.
+// build computes the plan. It keeps the results of the conversion, but not the old objects.
 func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
@@ -128,15 +124,13 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	return p.plan, nil
 }
 
-// conversion is an old object together with the result of its conversion.
 type conversion struct {
-	old         metav1.Object // see identityOf
+	old         metav1.Object
 	displayName string
 	source.Converted
 }
 
-// identityOf returns the part of an old object's metadata that the plan keeps. The complete unstructured objects of a
-// large fleet would need too much memory.
+// identityOf returns the metadata that the plan keeps. The complete objects of a large fleet need too much memory.
 func identityOf(object *unstructured.Unstructured) metav1.Object {
 	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		OwnerReferences: object.GetOwnerReferences()}
@@ -152,12 +146,12 @@ func (p *planner) mark(object client.Object, from string) {
 	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
 }
 
-// origin returns the group, namespace, name and UID of an old object as one text.
+// origin returns group, namespace, name and UID of an old object as one text.
 func origin(group string, old metav1.Object) string {
 	return group + "/" + old.GetNamespace() + "/" + old.GetName() + "/" + string(old.GetUID())
 }
 
-// markFrom calls mark for an object that was converted from exactly one old object.
+// markFrom calls mark for an object that comes from exactly one old object.
 func (p *planner) markFrom(object client.Object, old metav1.Object) {
 	p.mark(object, "")
 	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
@@ -172,7 +166,7 @@ func annotate(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// class returns the class that is created for a description. Equal descriptions have the same class.
+// class returns the class for a description. Equal descriptions share a class.
 func (p *planner) class(old *source.Class, from string) *class {
 	name := className(old)
 	if c, found := p.classes[name]; found {
@@ -184,8 +178,7 @@ func (p *planner) class(old *source.Class, from string) *class {
 	return c
 }
 
-// classOf returns the class for the description in an old object, or the class that the old object names. Otherwise it
-// returns nil.
+// classOf returns the class that an old object describes or names, or nil.
 func (p *planner) classOf(c conversion) *class {
 	switch {
 	case c.Class != nil:
@@ -252,8 +245,8 @@ func (p *planner) set(c conversion) {
 	}
 }
 
-// revision returns the new set for an old set of deployment d. This set is the same set that Machinist's
-// MachineDeployment controller would have created.
+// revision returns the new set for an old set of deployment d. It equals the set that the MachineDeployment controller
+// would create.
 func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
 		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.displayName, "spec.template",
@@ -279,8 +272,7 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 	return s
 }
 
-// check adds a health check, which does not replace machines during the migration. The remediation of the health check
-// is postponed until the phase Cleaning.
+// check adds a health check without remediation, which the phase Cleaning enables.
 func (p *planner) check(object client.Object, c conversion) {
 	check, ok := object.(*v1beta1.MachineHealthCheck)
 	if !ok {
@@ -293,8 +285,7 @@ func (p *planner) check(object client.Object, c conversion) {
 	p.plan.checks = append(p.plan.checks, check)
 }
 
-// finish sets the replicas of the sets, checks that the names of the new objects are free, and computes the hash of the
-// plan.
+// finish sets the replicas of the sets, checks that the new names are free, and computes the hash of the plan.
 func (p *planner) finish() {
 	for _, s := range p.plan.sets {
 		p.setReplicas(s)
@@ -327,16 +318,14 @@ func (p *planner) finish() {
 	p.plan.hash = p.plan.findings.hash(classes)
 }
 
-// setReplicas sets the replicas of a set to at least the number of its copied machines, because even a frozen set
-// deletes surplus machines.
+// setReplicas gives a set at least as many replicas as copied machines, because even a frozen set deletes surplus
+// machines.
 func (p *planner) setReplicas(s *set) {
 	p.postpone(s.object, postponed{Annotations: postponedFor(s.object).Annotations, Replicas: &s.replicas})
 	replicas := max(s.replicas, s.machines)
 	s.object.Spec.Replicas = &replicas
 }
 
-// checkNames reports each object of the plan that has the same name as an existing object that the migration did not
-// create.
 func (p *planner) checkNames() {
 	taken := func(object client.Object) {
 		if other := p.own.find(object); other != nil && !p.own.created(other) {
@@ -363,12 +352,11 @@ func (p *planner) checkNames() {
 	}
 }
 
-// manifests returns the objects of the plan except Machines and Secrets.
 func (p *plan) manifests() []client.Object {
 	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.object })
 }
 
-// published returns the same objects as manifests, but without values of Secrets.
+// published returns the manifests without values of Secrets.
 func (p *plan) published() []client.Object {
 	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.shown })
 }

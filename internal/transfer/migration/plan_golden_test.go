@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// The golden files contain the plan for a healthy fleet of each system. In this plan, the copied machines are paused,
-// the sets and deployments are frozen, and the health checks replace no machine.
+// The golden files show that copied machines are paused, sets and deployments are frozen, and health checks replace no
+// machine.
 func TestPlansMatchGoldenFiles(t *testing.T) {
 	for group := range source.Systems() {
 		for _, sample := range []string{"healthy", "in-flight"} {

@@ -12,19 +12,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// This file finds the instance of each old machine by the tags and names that the old system used.
+// This file finds the instance of each old machine by the old system's tags and names.
 
-// candidate is an old machine that may have an instance.
 type candidate struct {
 	conversion
-	object *v1beta1.Machine // as converted, without what its set adds
-	class  *class
-	set    *set // nil if no set owns the machine
-	// instances are the instances of the machine in the list of the cloud.
+	object    *v1beta1.Machine // as converted, without the additions of its set
+	class     *class
+	set       *set // nil for a machine without a set
 	instances []located
 }
 
-// candidate returns an old machine with its set and its class. If the machine cannot be copied, ok is false.
+// candidate returns an old machine with its set and class. ok is false if the machine cannot be copied.
 func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	object, ok := c.Object.(*v1beta1.Machine)
 	if !ok {
@@ -48,8 +46,8 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	return m, m.class != nil
 }
 
-// locate lists the instances of each class in the cloud, and assigns them to the machines. For an instance without a
-// machine, locate keeps only the provider ID, because each class may have as many such instances as machines.
+// locate lists the instances of each class and assigns them to the machines. Only the provider IDs of other instances
+// are kept, to save memory.
 func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	of := map[*class][]*candidate{}
 	for i := range machines {
@@ -71,8 +69,7 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	return nil
 }
 
-// match checks the instances of each machine, and adds the machines that have exactly one instance to the plan. For
-// each class, it returns the facts about one instance.
+// match adds each machine with exactly one instance to the plan. It returns the facts about one instance of each class.
 func (p *planner) match(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
@@ -88,7 +85,7 @@ func (p *planner) match(machines []candidate) map[*class][]byte {
 		}
 		in := m.instances[0]
 		if first, claimed := taken[in.ProviderID]; claimed {
-			p.blockf(CodeInstanceClaimed, m.displayName, "", "This machine has the instance %[2]s, which %[1]s has too. "+
+			p.blockf(CodeInstanceClaimed, m.displayName, "", "Instance %[2]s of this machine also belongs to %[1]s. "+
 				"Delete the old object that is not in use.", first,
 				in.ProviderID)
 			continue
@@ -103,10 +100,9 @@ func (p *planner) match(machines []candidate) map[*class][]byte {
 	return facts
 }
 
-// reportWithoutInstance reports a machine that has no instance.
 func (p *planner) reportWithoutInstance(m candidate) {
 	if !m.class.searched {
-		return // It is not known whether the machine has an instance. findInstances has reported why.
+		return // findInstances has reported why the instances are unknown.
 	}
 	if node := p.nodes.named(m.Machine.NodeName); node != nil && m.Machine.NodeName != "" {
 		p.blockf(CodeInstanceNotFound, m.displayName, "", "The Node %s of this machine exists, but the cloud shows no "+
@@ -124,7 +120,6 @@ func (p *planner) reportWithoutInstance(m candidate) {
 	p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.displayName, "", "%s", what)
 }
 
-// reportUnnamed reports instances of the old system that belong to no old machine.
 func (p *planner) reportUnnamed(taken map[string]string) {
 	for _, id := range slices.Sorted(maps.Keys(p.seen)) {
 		if taken[id] == "" {
@@ -134,7 +129,6 @@ func (p *planner) reportUnnamed(taken map[string]string) {
 	}
 }
 
-// machine checks an old machine with its instance, and adds the Machine for it to the plan.
 func (p *planner) machine(m candidate, in located) {
 	switch {
 	case in.state == provider.StateTerminating:
@@ -173,13 +167,13 @@ func (p *planner) machine(m candidate, in located) {
 type located struct {
 	ProviderID string
 	Collected  bool
-	// notAdoptable is the reason why the provider cannot adopt the instance, or empty if the instance can be adopted.
+	// notAdoptable is why the provider cannot adopt the instance, or "".
 	notAdoptable string
 	state        provider.InstanceState
 	facts        []byte
 }
 
-// locatedIndex finds instances of one class by the UID, the name or the provider ID of their machine.
+// locatedIndex finds instances of one class by the UID, name or provider ID of their machine.
 type locatedIndex struct {
 	byUID, byName map[string][]located
 	byID          map[string]located
@@ -202,8 +196,8 @@ func indexOf(all []provider.Located) locatedIndex {
 	return index
 }
 
-// instancesOf returns the instances of a machine. These are the instances that have the UID of the machine in a tag. If
-// there are none, instancesOf searches for the provider ID in the old object, and then for the name.
+// instancesOf returns the instances of a machine: by the UID in a tag, else by the provider ID in the old object, else
+// by the name.
 func (x locatedIndex) instancesOf(m *candidate) []located {
 	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found

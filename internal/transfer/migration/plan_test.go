@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These are names of objects in the sample of a healthy fleet of cluster.k8s.io.
 const (
 	oldSet     = "general-5f94495bd9"
 	oldMachine = "general-5f94495bd9-x7k2p"
@@ -24,8 +23,6 @@ func healthy(t *testing.T) *oldFleet {
 	return fleetOf(t, provider.SourceClusterK8s, "healthy")
 }
 
-// resize changes the size in a description of an instance. The description is in a machine, or in the template of a set
-// or deployment.
 func resize(t *testing.T, object *unstructured.Unstructured, size string) {
 	path := []string{"spec", "providerSpec", "value", "cloudProviderSpec", "vmSize"}
 	if object.GetKind() != "Machine" {
@@ -181,7 +178,6 @@ func TestSecondMachineWithTheSameInstanceIsBlocker(t *testing.T) {
 	}
 }
 
-// If several identifications of an instance are possible, the most reliable one takes precedence.
 func TestInstancesAreFoundByUIDThenProviderIDThenName(t *testing.T) {
 	uid, byID, byName := instanceOf("by-uid", ""), instanceOf("by-id", ""), instanceOf(oldMachine, "")
 	for name, c := range map[string]struct {
@@ -291,7 +287,6 @@ func TestTakenNameIsBlocker(t *testing.T) {
 	}
 }
 
-// madeBy returns the metadata of an object that the given migration created.
 func madeBy(name, migration string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{v1beta1.LabelMigration: migration},
 		Annotations: map[string]string{v1beta1.AnnotationMigratedFrom: "group/old"}}
@@ -308,7 +303,7 @@ func TestMachineWhoseNameIsTakenGetsAnotherName(t *testing.T) {
 	if b := made.blockers(); len(b) > 0 {
 		t.Errorf("blocked by %s", b)
 	}
-	// An earlier pass has already created the Machine for this old machine, so the name of this Machine stays the same.
+	// An earlier pass has created this Machine, so its name stays the same.
 	f.own.machines[oldMachine].Annotations = map[string]string{v1beta1.AnnotationMigratedFrom: "g/ns/x/" + string(uid)}
 	if got := machineNamed(t, f.plan(), oldMachine).object.Name; got != oldMachine {
 		t.Errorf("the copy of an earlier pass is renamed to %s", got)

@@ -27,10 +27,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migratorUser is the user name of the migrator at the API server.
 const migratorUser = "machinist-migrator-sim"
 
-// clientOf returns a client that acts as the given user and has all permissions.
 func clientOf(t testing.TB, user string) client.Client {
 	t.Helper()
 	return clientFor(t, env.As(user))
@@ -46,7 +44,6 @@ func clientFor(t testing.TB, config *rest.Config) client.Client {
 	return c
 }
 
-// oldKinds installs the CustomResourceDefinitions of an old system.
 func oldKinds(t testing.TB, group string) {
 	t.Helper()
 	if err := install.Apply(context.Background(), env.Config(), sources.CRDs(group)...); err != nil {
@@ -54,7 +51,7 @@ func oldKinds(t testing.TB, group string) {
 	}
 }
 
-// installPolicies installs the policies of a migrator for the namespaces, like the chart does.
+// installPolicies installs the policies of a migrator as the chart does.
 func installPolicies(t testing.TB, namespaces ...string) {
 	t.Helper()
 	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -95,7 +92,7 @@ func refusedBy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "'"+policy+"'")
 }
 
-// eventually polls until done returns true. The API server sends no event when it begins to apply an object.
+// eventually polls until done returns true. The API server sends no event when it begins to apply a policy.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -109,7 +106,6 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// try is a write request, with the information whether the policies allow it.
 type try struct {
 	what    string
 	as      client.Client
@@ -144,7 +140,7 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// The test needs a real API server, which compiles and evaluates the expressions of the policies.
+// The expressions of the policies need a real API server.
 func TestPolicies(t *testing.T) {
 	env.Start(t)
 	t.Run("only the migrator changes old objects", testOnlyTheMigratorChangesOldObjects)
@@ -153,8 +149,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("a finalizer leaves the specification as it is", testFinalizerLeavesSpec)
 }
 
-// testOnlyTheMigratorChangesOldObjects sends requests that an old controller, a user or the garbage collector could
-// send.
+// testOnlyTheMigratorChangesOldObjects sends requests of an old controller, a user and the garbage collector.
 //
 // Rule: migration-old-objects-closed.
 func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
@@ -176,8 +171,8 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
 		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
-	// The chart does not name the namespace of the second Lease, so a migrator cannot protect this Lease. The name of the
-	// third Lease contains the name of another Lease. The last Lease belongs to Kubernetes.
+	// The chart does not name the namespace of the second Lease, so a migrator cannot protect it. The name of the third
+	// contains another Lease's name. The last one belongs to Kubernetes.
 	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
 		{Namespace: elsewhere, Name: "machine-controller"}, {Namespace: namespace, Name: "x," + namespace + "/another,"},
 		{Namespace: metav1.NamespaceSystem, Name: "kube-other"}}
@@ -259,14 +254,14 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 		}
 	})
 	t.Run("the record has another name", func(t *testing.T) {
-		// A provider may set labels on the ConfigMaps that it writes.
+		// A provider may label the ConfigMaps that it writes.
 		forged := record.DeepCopy()
 		forged.Name, forged.UID, forged.ResourceVersion = "machinist-orphans", "", ""
 		eventually(t, "nothing is protected", func() bool { return patch(set(namespace), labels)(other) == nil })
 		if err := admin.Create(ctx, forged); err != nil {
 			t.Fatal(err)
 		}
-		later := record.DeepCopy() // An API server that applies this record has also received the forged record.
+		later := record.DeepCopy() // An API server with this record also has the forged one.
 		later.UID, later.ResourceVersion = "", ""
 		later.Data[recordSourceNamespace] = elsewhere
 		fencedBy(t, m, later, policy, func() error { return patch(set(elsewhere), labels)(other) })
@@ -314,8 +309,7 @@ func testOnlyTheMigratorChangesClusterScopedOldObjects(t *testing.T) {
 	try{"the migrator's deletion", migrator, remove, true}.run(t, policy)
 }
 
-// testOnlyTheMigratorChangesCreatedObjects sends requests that users, autoscalers or Machinist's own processes could
-// send.
+// testOnlyTheMigratorChangesCreatedObjects sends requests of users, autoscalers and Machinist's processes.
 //
 // Rules: migration-copies-closed, migration-marks-by-label-and-origin.
 func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
@@ -411,7 +405,8 @@ func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 	}
 }
 
-// A policy refuses each change of the spec by a migrator, even if the change only removes an empty field.
+// testFinalizerLeavesSpec patches the finalizer. A policy refuses each change of the spec by a migrator, even the
+// removal of an empty field.
 //
 // Rule: migrator-changes-only-migrations.
 func testFinalizerLeavesSpec(t *testing.T) {
@@ -480,7 +475,6 @@ func TestChangedRecordOfFenceIsRestored(t *testing.T) {
 	}
 }
 
-// The fences of two Migrations have different ConfigMaps, and each fence has its own probes.
 func TestRecordsOfFencesAreDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, key := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"a-b", "d"}} {
@@ -495,7 +489,6 @@ func TestRecordsOfFencesAreDistinct(t *testing.T) {
 	}
 }
 
-// Without the policies of the chart, the fence would protect no object.
 func TestFenceNeedsPoliciesOfChart(t *testing.T) {
 	installPolicies(t, "default")
 	r := &Reconciler{Options: Options{Control: env.Client(t), SystemNamespace: manifests.Namespace}}
@@ -514,7 +507,7 @@ func TestFenceNeedsPoliciesOfChart(t *testing.T) {
 	}
 }
 
-// The RBAC roles name individual objects, and must include each object that the migrator deletes.
+// The roles must name each object that the migrator deletes.
 func TestRoleNamesAllDefinitionsOfOldKinds(t *testing.T) {
 	text, err := os.ReadFile("../../../config/rbac/migrator-control.yaml")
 	if err != nil {

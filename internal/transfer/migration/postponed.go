@@ -11,24 +11,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// postponed is a change that the phase Cleaning makes to a new object. The change is recorded in an annotation of the
-// object.
 type postponed struct {
 	Annotations map[string]string       `json:"annotations,omitempty"`
 	Replicas    *int32                  `json:"replicas,omitempty"`
 	Remediation v1beta1.RemediationType `json:"remediation,omitempty"`
-	// Delete is true if the old machine was already being deleted.
+	// Delete is true if the old machine was being deleted.
 	Delete bool `json:"delete,omitempty"`
 }
 
-// postpone records in an annotation of an object which change the phase Cleaning makes to the object.
 func (p *planner) postpone(object client.Object, a postponed) {
 	data, _ := json.Marshal(a) // Strings and numbers can always be encoded.
 	annotate(object, v1beta1.AnnotationAfterMigration, string(data))
 }
 
-// postponedFor returns the change that is recorded in the annotation of an object. If the record is invalid,
-// postponedFor returns an empty change.
+// postponedFor returns the recorded change of an object. An invalid record is an empty change.
 func postponedFor(object client.Object) (a postponed) {
 	if err := json.Unmarshal([]byte(object.GetAnnotations()[v1beta1.AnnotationAfterMigration]), &a); err != nil {
 		return postponed{}
@@ -36,7 +32,6 @@ func postponedFor(object client.Object) (a postponed) {
 	return a
 }
 
-// completionPatch returns the merge patch that the phase Cleaning applies to an object.
 func completionPatch(object client.Object) map[string]any {
 	later := postponedFor(object)
 	labels := map[string]any{v1beta1.LabelMigration: nil}
@@ -53,7 +48,7 @@ func completionPatch(object client.Object) map[string]any {
 	case *v1beta1.MachineClass:
 		spec["adoption"] = v1beta1.AdoptionForbid
 	case *v1beta1.MachineSet, *v1beta1.MachineDeployment:
-		if object.GetLabels()[v1beta1.LabelFreeze] == v1beta1.FreezeMigration { // A freeze that the user has set is kept.
+		if object.GetLabels()[v1beta1.LabelFreeze] == v1beta1.FreezeMigration { // Keep a freeze that the user has set.
 			labels[v1beta1.LabelFreeze] = nil
 		}
 		if later.Replicas != nil {
@@ -67,9 +62,8 @@ func completionPatch(object client.Object) map[string]any {
 	return patch
 }
 
-// completedYAML returns an object of the plan in its form after the migration. Users may apply these manifests later.
-// In the form that the migration creates, such an object would freeze the fleet again and permit classes to adopt
-// instances.
+// completedYAML returns an object in its form after the migration. Users may apply it later, so it must neither freeze
+// the fleet again nor permit adoption.
 func completedYAML(object client.Object) ([]byte, error) {
 	object = object.DeepCopyObject().(client.Object)
 	object.GetObjectKind().SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kindOf(object)))

@@ -9,7 +9,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Users may apply the published manifests after the migration, which must not freeze the fleet again.
 func TestManifestsAreAsAfterTheMigration(t *testing.T) {
 	made := func(labels, annotations map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: "a", Labels: labels, Annotations: annotations}

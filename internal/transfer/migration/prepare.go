@@ -19,10 +19,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The phases before the migrator creates Machinist's objects: Planning, Fencing, Settling.
+// This file has the phases Planning, Fencing and Settling, before Machinist's objects are created.
 
-// makePlan reads the old objects, the instances in the cloud, Machinist's objects and the Nodes, and returns the plan,
-// Machinist's objects and the Nodes.
+// makePlan reads the old objects, the instances, Machinist's objects and the Nodes, and computes the plan.
 func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) {
 	m := p.migration
 	own, err := readOwnObjects(ctx, p.Control, m)
@@ -61,8 +60,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	return plan, own, all, nil
 }
 
-// agreed reports whether the user has agreed to the plan and the plan has no obstacle. If not, it writes the reasons to
-// the condition Planned.
+// agreed reports whether the user has agreed to a plan without obstacles. Otherwise the condition Planned gets the
+// reasons.
 func (p *pass) agreed(plan *plan) bool {
 	blocking := plan.findings.blocking(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
@@ -108,9 +107,8 @@ func (p *pass) planning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// checkOverlaps reports older Migrations that migrate the same fleet or stop the same old controllers. If two
-// Migrations stopped the same controllers, the Migration that ends first would start them while the other Migration
-// still needs them stopped.
+// checkOverlaps reports older Migrations that migrate the same fleet or stop the same controllers. The Migration that
+// ends first would start controllers that the other one still needs stopped.
 func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -138,7 +136,6 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	return nil
 }
 
-// stoppedByBoth returns a workload or Lease that is part of the fences of both Migrations, or "" if there is none.
 func stoppedByBoth(a, b *v1beta1.Migration) string {
 	for _, w := range a.Spec.Fence.Workloads {
 		if slices.Contains(b.Spec.Fence.Workloads, w) {
@@ -158,8 +155,7 @@ func stoppedByBoth(a, b *v1beta1.Migration) string {
 	return ""
 }
 
-// checkSecretNames reports each Secret of the plan that has the same name as an existing Secret that the migration did
-// not create. makePlan does not read these Secrets.
+// checkSecretNames reports Secrets of the plan whose name is taken. makePlan does not read these Secrets.
 func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects) error {
 	for _, class := range plan.classes {
 		for _, secret := range class.secrets {
@@ -178,8 +174,7 @@ func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects
 	return nil
 }
 
-// dryRun sends each object of the plan that does not exist yet to the API server in dry-run mode, and reports the
-// objects that the API server rejects.
+// dryRun sends each missing object of the plan to the API server in dry-run mode, and reports rejections.
 func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 	for _, object := range plan.manifests() {
 		if own.find(object) != nil {
@@ -198,10 +193,8 @@ func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 	return nil
 }
 
-// chunkBytes is the maximum size of the data in each ConfigMap of the plan.
 const chunkBytes = 600 << 10
 
-// publish writes the findings and the converted objects to ConfigMaps that users can read.
 func (p *pass) publish(ctx context.Context, plan *plan) error {
 	m := p.migration
 	var manifests strings.Builder
@@ -266,8 +259,7 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf splits a text into chunks of at most chunkBytes. Each chunk after the first one begins at mark or at the
-// start of a line.
+// chunksOf splits a text into chunks of at most chunkBytes. Chunks begin at mark or at the start of a line.
 func chunksOf(text, mark string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {
@@ -293,8 +285,8 @@ func (p *pass) fencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling runs the phase Settling: it waits until the cloud shows the effects of all requests that the old controllers
-// have sent. Then settling computes the plan again, and checks that the user has agreed to exactly this plan.
+// settling runs the phase Settling. It waits until the cloud shows the effects of all requests of the old controllers.
+// The user must have agreed to the plan that results then.
 func (p *pass) settling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

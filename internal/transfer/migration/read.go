@@ -17,10 +17,8 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// pageSize is the number of objects that one request reads.
 const pageSize = 500
 
-// eachPage lists all objects of a kind page by page, and calls visit for each page.
 func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, empty func() L, visit func(L),
 	options ...client.ListOption) error {
 	next := ""
@@ -37,12 +35,10 @@ func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, em
 	}
 }
 
-// notServed reports whether an error means that the API server does not know the kind.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// eachOld calls visit for each old object that the Migration includes, kind by kind. If the API server does not serve a
-// kind, eachOld returns an error, unless the kind is optional. If gone is set, a missing kind is never an error,
-// because the migration may already have removed its definition.
+// eachOld calls visit for each old object of the Migration, kind by kind. A kind that is not served is an error unless
+// it is optional. If gone is set, it is never an error, because the migration may have removed the definition.
 func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, gone bool,
 	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
@@ -60,7 +56,7 @@ func eachOld(ctx context.Context, reader client.Reader, system source.System, na
 	return nil
 }
 
-// readKind returns the objects of an old kind in a namespace, or in all namespaces if namespace is empty.
+// readKind returns the objects of an old kind. An empty namespace means all namespaces.
 func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 	namespace string) (objects []*unstructured.Unstructured, err error) {
 	err = eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) {
@@ -69,7 +65,7 @@ func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 	return objects, err
 }
 
-// eachOfKind calls visit for each object of an old kind in a namespace, or in all namespaces if namespace is empty.
+// eachOfKind calls visit for each object of an old kind. An empty namespace means all namespaces.
 func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, namespace string,
 	visit func(*unstructured.Unstructured)) error {
 	var options []client.ListOption
@@ -89,8 +85,8 @@ func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, nam
 	}, options...)
 }
 
-// ownObjects contains Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces
-// by provider ID.
+// ownObjects are Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces by
+// provider ID.
 type ownObjects struct {
 	migration    string
 	classes      map[string]*v1beta1.MachineClass
@@ -123,7 +119,7 @@ func readOwnObjects(ctx context.Context, reader client.Reader, m *v1beta1.Migrat
 		func(l *v1beta1.MachineHealthCheckList) { byName(o.checks, l.Items) }, in); err != nil {
 		return nil, fmt.Errorf("list health checks: %w", err)
 	}
-	// The Machines of other namespaces are included, because two Machines must never have the same instance.
+	// All namespaces: two Machines must never have the same instance.
 	if err := eachPage(ctx, reader, func() *v1beta1.MachineList { return &v1beta1.MachineList{} },
 		func(l *v1beta1.MachineList) {
 			for i := range l.Items {
@@ -153,14 +149,14 @@ func byName[T any, P interface {
 	}
 }
 
-// created reports whether the Migration created the object. The label alone does not prove that the Migration created
-// the object, because another client may have set the label on its own object. An abort must not delete such an object.
+// created reports whether the Migration created the object. The label alone is no proof, because another client may
+// have set it. An abort must not delete such an object.
 func (o *ownObjects) created(object client.Object) bool {
 	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
 		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
 
-// find returns the existing object that has the same kind and name as the given object, or nil.
+// find returns the existing object of the same kind and name, or nil.
 func (o *ownObjects) find(object client.Object) client.Object {
 	switch object.(type) {
 	case *v1beta1.MachineClass:
@@ -177,8 +173,7 @@ func (o *ownObjects) find(object client.Object) client.Object {
 	return nil
 }
 
-// orNil returns the object of the index with the same name. If there is none, orNil returns a nil interface, and not a
-// nil pointer.
+// orNil returns the object of the same name. A missing object is a nil interface, not a nil pointer.
 func orNil[P client.Object](index map[string]P, like client.Object) client.Object {
 	if object, found := index[like.GetName()]; found {
 		return object
@@ -186,11 +181,8 @@ func orNil[P client.Object](index map[string]P, like client.Object) client.Objec
 	return nil
 }
 
-// migratedMachines returns the Machines that the Migration created, sorted by name.
 func (o *ownObjects) migratedMachines() []*v1beta1.Machine { return createdOf(o, o.machines) }
 
-// createdOf returns the objects of one kind that the Migration created. The objects are sorted by name, so that each
-// pass uses the same order.
 func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	var all []P
 	for _, name := range slices.Sorted(maps.Keys(index)) {
@@ -201,16 +193,14 @@ func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	return all
 }
 
-// kindOf returns the kind of a typed object.
 func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
-// nodes are the Nodes of the target cluster.
 type nodes struct {
 	byName       map[string]*corev1.Node
 	byProviderID map[string][]*corev1.Node
 }
 
-// readNodes reads all Nodes. If the migration has no target cluster, reader is nil, and readNodes returns no Nodes.
+// readNodes reads all Nodes. A nil reader means that there is no target cluster.
 func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 	n := nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
 	if reader == nil {
@@ -235,8 +225,8 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 
 func (n nodes) named(name string) *corev1.Node { return n.byName[name] }
 
-// mismatch returns the reason why it is uncertain which Node an instance has, or "" if it is certain. name is the name
-// of the Node in the old object. It may be empty.
+// mismatch returns why the Node of an instance is uncertain, or "". The name of the Node comes from the old object and
+// may be empty.
 func (n nodes) mismatch(providerID, name string) string {
 	same, named := n.byProviderID[providerID], n.byName[name]
 	switch {

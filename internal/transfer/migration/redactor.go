@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// redacted is the text that replaces values of Secrets in everything that users read.
+	// redacted replaces values of Secrets in texts for users.
 	redacted = "[redacted]"
-	// minRedacted is the minimum length of a value that is replaced. Shorter values also occur as parts of ordinary words.
+	// minRedacted is the minimum length of a redacted value. Shorter values also occur in ordinary words.
 	minRedacted = 4
-	// minBeginning is the minimum length at which the beginning of a value is replaced if the text does not contain the
-	// whole value. Some texts contain only a beginning because drivers and API servers truncate long values in their
+	// minBeginning is the minimum length of a redacted beginning. Drivers and API servers truncate long values in their
 	// messages.
 	minBeginning = 8
 )
 
-// redactor replaces values of Secrets in texts that users can read: findings, conditions, troubles and errors. The
-// messages of clouds, drivers and API servers can contain such values.
+// redactor replaces values of Secrets in texts for users. Messages of clouds, drivers and API servers can contain such
+// values.
 type redactor struct{ values []string }
 
-// add adds a value that the redactor replaces. The redactor also finds the value in quotes and in the encodings of
-// JSON, base64 and URLs. The redactor replaces the whole value or a beginning of the value, but no other part.
+// add adds a value to redact, also in quotes and in the encodings of JSON, base64 and URLs. Only the whole value or its
+// beginning is found.
 func (r *redactor) add(value []byte) {
 	text := strings.TrimSpace(string(value))
 	if len(text) < minRedacted {
@@ -43,7 +42,6 @@ func (r *redactor) add(value []byte) {
 	}
 }
 
-// inText returns a copy of the text in which all values are replaced.
 func (r *redactor) inText(text string) string {
 	if len(r.values) == 0 {
 		return text
@@ -61,8 +59,7 @@ func (r *redactor) inText(text string) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// matchLength checks whether a text begins with a value, or with a long beginning of a value, and returns the length of
-// this match. If there is no match, matchLength returns 0.
+// matchLength returns the length of the longest value, or long beginning of a value, at the start of the text.
 func (r *redactor) matchLength(text string) (longest int) {
 	for _, value := range r.values {
 		n := 0
@@ -76,7 +73,7 @@ func (r *redactor) matchLength(text string) (longest int) {
 	return longest
 }
 
-// inError returns an error with the same message, in which all values are replaced.
+// inError returns an error whose message is redacted.
 func (r *redactor) inError(err error) error {
 	if err == nil {
 		return nil

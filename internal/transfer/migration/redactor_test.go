@@ -47,8 +47,7 @@ func TestRedactorReplacesValues(t *testing.T) {
 	}
 }
 
-// The message of a cloud can quote a value that the driver sent to the cloud. This value must not appear in the plan or
-// in the error of the pass.
+// The message of a cloud can quote a value that the driver sent.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestMessagesOfCloudAreRedacted(t *testing.T) {

@@ -15,10 +15,9 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing runs the phase Removing: it removes the webhooks that could refuse the deletion of old objects, and then
-// deletes the old objects. Before the deletion, it removes the finalizers and owner references from all old objects. So
-// no deletion cascades to other objects. If an old controller starts again, it finds no object whose instance it would
-// delete.
+// removing runs the phase Removing. It removes webhooks that could refuse the deletions, then the finalizers and owner
+// references of all old objects, and then these objects. No deletion cascades, and a restarted old controller finds no
+// object whose instance it would delete.
 func (p *pass) removing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -29,7 +28,7 @@ func (p *pass) removing(ctx context.Context) error {
 	}
 	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
-		return err // An API server applies a change of its webhooks only after a moment.
+		return err // API servers apply a change of webhooks after a moment.
 	}
 	var attached []*unstructured.Unstructured
 	for _, role := range removalOrder {
@@ -59,8 +58,8 @@ func (p *pass) removing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
-// removeOld deletes an old object if the object has not changed since it was read. No other object has an owner
-// reference to the deleted object any more.
+// removeOld deletes an old object if it has not changed since it was read. No object has an owner reference to it any
+// more.
 func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
 	err := p.Control.Delete(ctx, object, preconditionsFor(object),
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -70,7 +69,6 @@ func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured)
 	return nil
 }
 
-// releaseSecrets removes the finalizers of the old system from the Secrets to which old objects referred.
 func (p *pass) releaseSecrets(ctx context.Context) error {
 	own := []string{p.system.Group() + "/"}
 	var protected []*corev1.Secret
@@ -96,13 +94,13 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	})
 }
 
-// removalOrder is the order in which the old kinds are deleted. A kind comes before the kinds that its objects create,
-// so that no controller replaces deleted objects.
+// removalOrder is the order of deletion. A kind comes before the kinds that its objects create, so that no controller
+// replaces deleted objects.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
 	source.RoleMachine}
 
 // inScope returns the old objects to delete. Objects that stay with the old system are not included. If any object
-// stays, all classes stay, too.
+// stays, all classes stay.
 func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
 	someStay := false
@@ -123,7 +121,6 @@ func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Uns
 	return scope, err
 }
 
-// trimForRemoval removes all fields of an object that the deletion does not need.
 func trimForRemoval(object *unstructured.Unstructured) {
 	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
 	trimmed.SetGroupVersionKind(object.GroupVersionKind())
@@ -136,7 +133,6 @@ func trimForRemoval(object *unstructured.Unstructured) {
 	object.Object = trimmed.Object
 }
 
-// detach removes the finalizers and owner references of an old object.
 func (p *pass) detach(ctx context.Context, object *unstructured.Unstructured) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q,"finalizers":null,"ownerReferences":null}}`,
 		object.GetResourceVersion(), object.GetUID())

@@ -15,15 +15,13 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// secretReader reads the Secrets and ConfigMaps to which old objects refer, and reads each of them only once. The
-// author of an old object can refer to any Secret in the cluster, even to a Secret that the author is not allowed to
-// read. So the migrator reads a Secret only in three cases: the Secret is in the namespace of the old objects, it is in
-// a shared namespace, or it has the label with which its owner permits the migrator to use it.
+// secretReader reads each Secret and ConfigMap of old objects once. Authors of old objects can refer to Secrets that
+// they may not read. The migrator therefore reads only Secrets in the namespace of the old objects, in a shared
+// namespace, or with the label of their owner's consent.
 type secretReader struct {
-	live client.Reader
-	// source is the namespace of the old objects.
+	live   client.Reader
 	source string
-	// shared are namespaces with Secrets and ConfigMaps that all old objects may use.
+	// shared are namespaces whose Secrets and ConfigMaps all old objects may use.
 	shared []string
 	seen   map[string]content
 }
@@ -33,26 +31,23 @@ type content struct {
 	problem *unusable
 }
 
-// unusable explains why a Secret or ConfigMap cannot be used. unusable contains the code and the message of the
-// finding.
+// unusable is the code and the message of a finding about a Secret or ConfigMap.
 type unusable struct{ code, message string }
 
-// entries returns all entries of a Secret or ConfigMap, or the reason why the object cannot be used.
 func (r *secretReader) entries(ctx context.Context, kind string, name types.NamespacedName) (
 	map[string][]byte, *unusable, error) {
 	outside := name.Namespace != r.source && !slices.Contains(r.shared, name.Namespace)
 	return r.read(ctx, kind, name, outside)
 }
 
-// entriesForMigration returns the entries of a Secret that the Migration itself names. The author of the Migration is
-// allowed to read this Secret.
+// entriesForMigration returns the entries of a Secret that the Migration names. The author of the Migration may read
+// it.
 func (r *secretReader) entriesForMigration(ctx context.Context, name types.NamespacedName) (
 	map[string][]byte, *unusable, error) {
 	return r.read(ctx, "Secret", name, false)
 }
 
-// read reads a Secret or ConfigMap. If needsConsent is set, the object must have the label that permits the migration
-// to use it.
+// read reads a Secret or ConfigMap. With needsConsent, it must have the label that permits the migration to use it.
 func (r *secretReader) read(ctx context.Context, kind string, name types.NamespacedName, needsConsent bool) (
 	map[string][]byte, *unusable, error) {
 	key := fmt.Sprintf("%s/%s/%t", kind, name, needsConsent)
@@ -73,7 +68,7 @@ func (r *secretReader) read(ctx context.Context, kind string, name types.Namespa
 	switch err := r.live.Get(ctx, name, object); {
 	case needsConsent && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
 		err == nil && object.GetLabels()[v1beta1.LabelMigrationUse] != v1beta1.MigrationUseAllowed):
-		// The message is the same in all these cases, so that the message does not reveal which Secrets exist.
+		// The message must not reveal which Secrets exist, so it is the same in all these cases.
 		c.problem = &unusable{CodeSecretNotAllowed, fmt.Sprintf("%[1]s %[2]s is not in the namespace %[3]s of the old "+
 			"objects. Create a copy there and refer to it. Or allow its use with the label %[4]s=%[5]s, and add the namespace "+
 			"%[6]s to the value migrator.namespaces of the chart machinist-provider, if it is missing there.", kind, name,
@@ -107,7 +102,6 @@ func entriesOf(object client.Object) map[string][]byte {
 	return nil
 }
 
-// entry returns the value of one key in a Secret or ConfigMap, or the reason why the object cannot be used.
 func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, *unusable, error) {
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	data, problem, err := r.entries(ctx, ref.Kind, name)

@@ -88,8 +88,7 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 	}
 }
 
-// The author of a Migration is allowed to read the Secret in spec.credentialsRef. However, old objects must not refer
-// to this Secret, because other users write them.
+// Old objects must not refer to the Secret in spec.credentialsRef, because other users write them.
 //
 // Rule: migration-secrets-need-consent.
 func TestSecretOfMigrationIsNotForOldObjects(t *testing.T) {
@@ -112,7 +111,6 @@ func TestSecretOfMigrationIsNotForOldObjects(t *testing.T) {
 	}
 }
 
-// regionFromSecret returns a fleet with one machine, whose region is a reference to a Secret.
 func regionFromSecret(t *testing.T) *oldFleet {
 	t.Helper()
 	all := fleetOf(t, provider.SourceMachineK8s, "healthy")
@@ -160,8 +158,7 @@ func TestOverrideReplacesValueOfSecret(t *testing.T) {
 	}
 }
 
-// The value of a ConfigMap is not secret, so the plan shows it. Values that only occur in the credentials are copied
-// into a Secret.
+// Values of ConfigMaps are not secret. Values that occur only in the credentials are copied into a Secret.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestPlanShowsWhatIsNotSecret(t *testing.T) {
@@ -183,8 +180,7 @@ func TestPlanShowsWhatIsNotSecret(t *testing.T) {
 	}
 }
 
-// A driver may copy a part of the credentials into the class, such as the ID of a subscription. It may also transform
-// values.
+// A driver may copy a part of the credentials into the class, such as a subscription ID, or transform values.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestPlanHidesWhatDependsOnSecrets(t *testing.T) {

@@ -9,13 +9,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wait is a condition for which a phase of a Migration waits.
 type wait struct {
 	of   types.UID
 	what string
 }
 
-// The conditions.
 const (
 	untilPaused      = "no provider acts on a Machine"
 	untilEmpty       = "no old object exists"
@@ -23,19 +21,17 @@ const (
 	untilChange      = "the troubles do not change"
 )
 
-// maxRetryInterval is the maximum time between two passes of a migration that has troubles. This time must be shorter
-// than 15 seconds. Some old controllers ignore the duration of a Lease, and acquire a Lease that was not renewed for 15
-// seconds.
+// maxRetryInterval is the maximum time between two passes while there are troubles. Some old controllers ignore the
+// duration of a Lease, and acquire it after 15 seconds without renewal.
 const maxRetryInterval = 2 * leaseRenewal
 
-// count is a number of machines together with the time at which it last changed.
 type count struct {
 	n    int
 	from time.Time
 }
 
-// metFor returns the time for which a condition has been met without interruption, as far as this process has observed.
-// The argument what identifies the condition, and met is true if the condition is met now.
+// metFor returns how long this process has seen the condition met without interruption. The argument met is its current
+// state.
 func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +48,7 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Du
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns the time for which the number n of the current phase has not changed, as far as this process has
-// observed.
+// unchangedFor returns how long this process has seen the number n of the current phase unchanged.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,18 +60,18 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
-// requeueDelay returns the delay of the next pass. While there are troubles and nothing changes, the delay grows,
-// because an administrator must act, and because each pass reads all objects.
+// requeueDelay returns the delay of the next pass. Without progress it grows, because each pass reads all objects and
+// an administrator must act.
 func (p *pass) requeueDelay(changed bool) time.Duration {
 	return max(p.requeueAfter, min(p.metFor(p.migration, untilChange, p.troubleCount > 0 && !changed), maxRetryInterval))
 }
 
-// formerLeaderDone reports whether every former leader has certainly stopped acting in an earlier phase. If the host of
-// a former leader is suspended during a pass, the former leader continues this pass after the suspension. For a moment,
-// it still considers itself the leader. If the fence were already down, this former leader could create Machines. This
-// process may itself be the former leader that was suspended. In that case, it loses its leadership before
-// formerLeaderDone returns true. The pass that calls formerLeaderDone has already read everything that the former
-// leader has written.
+// formerLeaderDone reports whether every former leader has stopped acting in an earlier phase. A former leader whose
+// host was suspended continues its pass and considers itself the leader for a moment. If the fence were already down,
+// it could create Machines.
+//
+// If this process is that former leader, it loses its leadership before formerLeaderDone returns true. The calling pass
+// has already read everything that a former leader has written.
 func (p *pass) formerLeaderDone() bool {
 	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {
@@ -85,7 +80,7 @@ func (p *pass) formerLeaderDone() bool {
 	return left <= 0
 }
 
-// resetWaits discards the observations about the conditions for which a Migration waits. The caller holds mu.
+// resetWaits discards the observations about a Migration. The caller holds mu.
 func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
 	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })

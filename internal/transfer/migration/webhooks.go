@@ -14,16 +14,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks contains the configurations of admission webhooks whose rules name the old group. The server of such a
-// webhook may have been stopped together with the old system. If the webhook fails closed, it also rejects the requests
-// with which the migrator removes old objects.
+// webhooks are the admission webhooks whose rules name the old group. Their server may have been stopped with the old
+// system. If they fail closed, they reject the deletion of old objects.
 type webhooks struct {
 	own    []client.Object // rules name no other group
 	shared []client.Object // rules also name other groups
 }
 
-// readWebhooks returns the webhooks that are for the old group. A webhook for all groups is not included, because it
-// does not belong to the old system. The server of such a webhook must run anyway.
+// readWebhooks returns the webhooks for the old group. Webhooks for all groups do not belong to the old system, and
+// their server must run anyway.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
@@ -65,7 +64,6 @@ func readWebhooks(ctx context.Context, reader client.Reader, group string) (webh
 	return found, nil
 }
 
-// report adds a finding for each webhook, which says what the migrator will do with the webhook.
 func (w webhooks) report(all *findings) {
 	for _, object := range w.own {
 		all.addf(provider.FindingNote, CodeWebhookRemoved, kindOf(object)+"/"+object.GetName(), "webhooks",
@@ -80,8 +78,8 @@ func (w webhooks) report(all *findings) {
 	}
 }
 
-// removeWebhooks deletes the webhooks that are only for the old group, and reports whether any existed. If an old
-// object stays in any namespace, removeWebhooks keeps all webhooks.
+// removeWebhooks deletes the webhooks that are only for the old group, and reports whether there were any. If any old
+// object stays, all webhooks stay.
 func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unstructured.Unstructured) (bool, error) {
 	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
 	if err != nil || len(hooks.own) == 0 {
@@ -107,8 +105,7 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	return true, nil
 }
 
-// remedies contains advice for errors whose messages contain a text. The advice is for errors that do not themselves
-// say what an administrator can do.
+// remedies contains advice for errors that do not say what an administrator can do.
 var remedies = []struct{ text, remedy string }{
 	{"is forbidden: User ", "If the request is in a namespace, add the namespace to the value migrator.namespaces of the " +
 		"chart machinist-provider."},
@@ -117,7 +114,7 @@ var remedies = []struct{ text, remedy string }{
 		"is gone for good, set spec.conversion.strategy of the CustomResourceDefinition to None."},
 }
 
-// withRemedy returns the message of an error with the advice that belongs to it.
+// withRemedy returns the message of an error with matching advice.
 func withRemedy(err error) string {
 	text := err.Error()
 	i := slices.IndexFunc(remedies, func(r struct{ text, remedy string }) bool { return strings.Contains(text, r.text) })

@@ -24,32 +24,30 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// The cluster IDs of the tests.
 const (
 	sourceID      = "the-source"
 	destinationID = "the-destination"
 )
 
-// errKilled is the error that each request returns after the command was killed.
+// errKilled is the error of each request after the command was killed.
 var errKilled = errors.New("killed")
 
-// clusters are two control clusters, between which a test moves a namespace with a fleet. Before each read by the move,
-// the processes of both clusters do all the work that is due.
+// clusters are two control clusters between which a test moves a fleet. Before each read by the move, the processes of
+// both clusters do their work.
 type clusters struct {
 	testing.TB
 	source, destination client.WithWatch
 	namespace           string
-	// writes counts the successful writes by the move. The move is killed directly after its write with the number killAt.
+	// writes counts the move's successful writes. The move is killed directly after write number killAt.
 	writes, killAt int
 	killed         bool
-	// If idle is set, the processes do nothing. onList is called at each list request by the move. It may be nil.
+	// If idle is set, the processes do nothing. onList is called at each list request of the move.
 	idle   bool
 	onList func()
-	// size is the number of machines to move. exempt is a machine whose pause the test ends itself.
-	size   int
-	exempt string
-	until  time.Time
-	// reports are the sentences that the last move reported.
+	// size is the number of machines. The test ends the pause of the machine exempt.
+	size    int
+	exempt  string
+	until   time.Time
 	reports []string
 }
 
@@ -60,7 +58,6 @@ func newClusters(t testing.TB) *clusters {
 		until: time.Now().Add(time.Hour)}
 }
 
-// must fails the test if err is not nil.
 func (c *clusters) must(err error) {
 	c.Helper()
 	if err != nil {
@@ -68,7 +65,7 @@ func (c *clusters) must(err error) {
 	}
 }
 
-// fleet creates a deployment that has a set with two machines, and a third machine without an owner.
+// fleet creates a deployment with a set and two machines, and a third machine without an owner.
 func (c *clusters) fleet() {
 	c.Helper()
 	object := metav1.ObjectMeta{Namespace: c.namespace}
@@ -109,7 +106,6 @@ func owned(kind string, o client.Object) []metav1.OwnerReference {
 		UID: o.GetUID(), Controller: ptr.To(true)}}
 }
 
-// machine creates a running Machine in the source.
 func (c *clusters) machine(name string, labels map[string]string, owners []metav1.OwnerReference) {
 	c.Helper()
 	m := &v1beta1.Machine{
@@ -121,7 +117,6 @@ func (c *clusters) machine(name string, labels map[string]string, owners []metav
 	c.launch(c.source, m)
 }
 
-// launch records in the status of a Machine that its instance exists.
 func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "sim"}
 	if m.Name != "alone" { // The machine named alone has no Node.
@@ -130,7 +125,7 @@ func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	c.must(cluster.Status().Update(c.Context(), m))
 }
 
-// move runs a Move of the whole namespace, or of the given deployments.
+// move moves the whole namespace, or only the given deployments.
 func (c *clusters) move(deployments ...string) error {
 	c.Helper()
 	c.reports, c.writes, c.killed = nil, 0, false
@@ -148,8 +143,8 @@ func (c *clusters) prepared(deployments ...string) *Move {
 	}
 }
 
-// intercepted returns the client that the move uses. Before each read by this client, the processes of both clusters
-// act. Each write by this client is counted. After each write, the invariants are checked.
+// intercepted returns the client of the move. Before each read, the processes of both clusters act. After each write,
+// the invariants are checked.
 func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	write := func(do func() error) error {
 		if c.killed {
@@ -207,7 +202,7 @@ func (c *clusters) processes() {
 			setCondition(&m.Status.Conditions, v1beta1.ConditionPaused, paused)
 			c.must(c.source.Status().Update(c.Context(), &m))
 		case !paused && !m.DeletionTimestamp.IsZero():
-			m.Finalizers = nil // The provider has torn the machine down.
+			m.Finalizers = nil // The provider has deleted the instance.
 			c.must(c.source.Update(c.Context(), &m))
 		}
 	}
@@ -221,14 +216,14 @@ func (c *clusters) processes() {
 		c.freeze(&deployments.Items[i], &deployments.Items[i].Status.Conditions)
 	}
 	copied := c.machines(c.destination)
-	slices.Reverse(copied) // not in the order of the move
+	slices.Reverse(copied)
 	for _, m := range copied {
 		class := &v1beta1.MachineClass{}
 		c.must(c.destination.Get(c.Context(), client.ObjectKey{Namespace: c.namespace, Name: m.Spec.ClassRef.Name}, class))
 		_, paused := m.Annotations[v1beta1.AnnotationPaused]
 		if class.Annotations[v1beta1.AnnotationAdoptFromCluster] == sourceID && m.Status.Instance == nil && !paused {
 			c.launch(c.destination, &m)
-			return // one at a time
+			return
 		}
 	}
 }
@@ -292,7 +287,7 @@ func (c *clusters) checkInvariants() {
 	}
 }
 
-// checkArrived checks that the destination has all objects unchanged, and that the source has no object.
+// checkArrived fails the test unless the destination has all objects and the source has none.
 func (c *clusters) checkArrived() {
 	c.Helper()
 	left, err := backup.List(c.Context(), c.source, c.namespace, true)

@@ -25,7 +25,6 @@ const (
 	movedFrom = v1beta1.AnnotationMovedFrom
 )
 
-// key identifies an object in a cluster.
 type key struct{ kind, namespace, name string }
 
 func keyOf(o *object) key { return key{o.GetKind(), o.GetNamespace(), o.GetName()} }
@@ -56,11 +55,10 @@ func machineOf(o *object) (*v1beta1.Machine, error) {
 	return m, nil
 }
 
-// fleet contains the objects to move, as they are in the source.
 type fleet struct {
-	// objects are sorted in the order in which the destination creates them.
+	// objects are in the order in which the destination creates them.
 	objects []*object
-	// shared contains the objects that are also needed by an object that is not moved.
+	// shared are the objects that stay in the source, because other objects there need them.
 	shared map[key]bool
 }
 
@@ -73,8 +71,8 @@ func (f *fleet) ofKinds(kinds ...string) (some []*object) {
 	return some
 }
 
-// gather reads the objects of the fleet from the source. Objects that an earlier run has marked also belong to the
-// fleet. The deployment by which the earlier run selected them may no longer exist.
+// gather reads the fleet from the source. It includes objects that an earlier run has marked, because their deployment
+// may no longer exist.
 func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	all, err := backup.List(ctx, m.Source, m.Namespace, true)
 	if err != nil {
@@ -92,7 +90,6 @@ func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// checkExists returns an error if the deployment exists in neither cluster.
 func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
 	if slices.ContainsFunc(f.ofKinds("MachineDeployment"), func(o *object) bool { return o.GetName() == name }) {
 		return nil
@@ -108,8 +105,8 @@ func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
 	return fmt.Errorf("machinedeployment %q not found in namespace %q of the source", name, m.Namespace)
 }
 
-// selectDeployments returns the named deployments and all objects that belong to them, and also returns the objects
-// that an earlier run has marked for the destination.
+// selectDeployments returns the named deployments with the objects that belong to them, and the objects that an earlier
+// run has marked for the destination.
 func selectDeployments(all []*object, deployments []string, to string) *fleet {
 	chosen := map[key]bool{}
 	owners := map[types.UID]bool{}
@@ -131,8 +128,7 @@ func selectDeployments(all []*object, deployments []string, to string) *fleet {
 			}
 		}
 	}
-	// If a selected object needs another object, both are moved. If an object that is not selected also needs it, the
-	// needed object is copied, and stays in the source.
+	// Needed objects are moved too. They also stay in the source if an object outside of the move needs them.
 	needed := map[key]bool{}
 	var otherLabels []labels.Set
 	for _, o := range all {
@@ -186,7 +182,6 @@ func selectDeployments(all []*object, deployments []string, to string) *fleet {
 	return f
 }
 
-// references returns the class and the Secrets to which an object refers.
 func references(o *object) (keys []key) {
 	refer := func(kind string, path ...string) {
 		if name, _, _ := unstructured.NestedString(o.Object, path...); name != "" {
@@ -204,7 +199,6 @@ func references(o *object) (keys []key) {
 	return keys
 }
 
-// machineLabels returns the labels of a Machine, or the labels of the Machines that an owner creates.
 func machineLabels(o *object) labels.Set {
 	if o.GetKind() == "Machine" {
 		return o.GetLabels()
@@ -213,7 +207,6 @@ func machineLabels(o *object) labels.Set {
 	return set
 }
 
-// selects reports whether the selector of a health check or disruption budget matches one of the label sets.
 func selects(o *object, sets []labels.Set) bool {
 	written, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
 	typed := &metav1.LabelSelector{}

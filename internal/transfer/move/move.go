@@ -1,16 +1,15 @@
-// Package move moves a fleet from one control cluster to another while its machines keep running. The move does not
-// create, delete or restart any instance.
+// Package move moves a fleet from one control cluster to another while its machines keep running. It creates, deletes
+// and restarts no instance.
 //
-// At each point of the move, only one cluster acts on an instance. First, the move stops the source: it freezes the
-// sets and deployments, and pauses every Machine. Then the move creates the Machines in the destination. These Machines
-// adopt their instances, which still have the cluster ID of the source in their tags (see package backup). After the
-// destination has adopted an instance, the move deletes the Machine of this instance from the source. The move also
-// removes the finalizer of this Machine, because the provider does not act on a paused Machine. The move creates sets
-// and deployments in the destination only after the instances are adopted, so that they do not replace machines that
-// are still being moved.
+// At any time, only one cluster acts on an instance. The move has these steps:
 //
-// Each step stores its result in the objects of the source. If the move is interrupted, it can be started again, and
-// continues from the last stored result.
+//   - It freezes the sets and deployments of the source, and pauses every Machine.
+//   - It creates the Machines in the destination, which adopt their instances (see package backup).
+//   - It deletes each adopted Machine from the source. The move removes the finalizer itself, because the provider
+//     does not act on a paused Machine.
+//   - It creates the sets and deployments in the destination. They would replace missing machines if they came earlier.
+//
+// Each step stores its result in the objects of the source, so an interrupted move can be started again.
 package move
 
 import (
@@ -29,28 +28,26 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// Move describes the move of one fleet from a control cluster to another.
+// Move is the move of one fleet from a control cluster to another.
 type Move struct {
-	// Source and Destination are clients of the two control clusters. They do not use a cache.
+	// Source and Destination are uncached clients of the two control clusters.
 	Source, Destination client.Client
-	// From is the cluster ID in the tags of the instances before the move, and To is the cluster ID after the move.
+	// From and To are the cluster IDs in the tags of the instances before and after the move.
 	From, To string
-	// Namespace is the namespace to move. If it is empty, all namespaces are moved.
+	// Namespace is the namespace to move. Empty means all namespaces.
 	Namespace string
-	// Deployments are the names of MachineDeployments in Namespace. These deployments are moved with all objects that
-	// belong to them. If Deployments is empty, all objects are moved.
+	// Deployments are names of MachineDeployments in Namespace, which are moved with all objects that belong to them.
+	// Empty means all objects.
 	Deployments []string
-	// Until is the end of the time in which the destination may adopt instances of the source. This time refers to the
-	// clock of the destination.
+	// Until is when the permission to adopt instances of the source ends, by the clock of the destination.
 	Until time.Time
-	// Interval is the time between two checks while the move waits. Default: one second.
+	// Interval is the time between two checks while the move waits. The default is one second.
 	Interval time.Duration
-	// Report is called with a sentence at the start of each step, and whenever the move starts to wait for something else.
+	// Report is called with a sentence at each step, and when the move waits for something else.
 	Report func(sentence string)
 }
 
-// Plan returns what the move would do. If the move is not possible, the result contains the reasons. It changes
-// nothing.
+// Plan returns what the move would do, or why it is impossible. It changes nothing.
 func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	if m.From == m.To {
 		return Plan{}, fmt.Errorf("both clusters have the cluster ID %s: each would treat the other's instances as its "+
@@ -67,8 +64,8 @@ func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	return planOf(f, problems), nil
 }
 
-// Run moves the fleet, and returns after all moved objects have been deleted from the source. If ctx ends earlier, Run
-// returns an error, and another Move can continue later.
+// Run moves the fleet, and returns when the source has deleted all moved objects. After an error, another Move can
+// continue.
 func (m *Move) Run(ctx context.Context) error {
 	plan, err := m.Plan(ctx)
 	if err != nil {
@@ -105,20 +102,19 @@ func (m *Move) Run(ctx context.Context) error {
 	return m.revokePermission(ctx)
 }
 
-// DestinationError is an error that comes from the destination, and not from the source.
+// DestinationError is an error of the destination, not of the source.
 type DestinationError struct{ err error }
 
 func (e *DestinationError) Error() string { return "in the destination: " + e.err.Error() }
 
-// Unwrap returns the underlying error from the destination.
+// Unwrap returns the underlying error.
 func (e *DestinationError) Unwrap() error { return e.err }
 
 func atDestination(format string, args ...any) error {
 	return &DestinationError{fmt.Errorf(format, args...)}
 }
 
-// await calls the function observe repeatedly, until there is nothing left to wait for. If a write conflicts with a
-// write of another client, await tries again.
+// await calls observe until nothing is left to wait for. Conflicts are retried.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
 	interval := m.Interval
 	if interval <= 0 {
@@ -150,7 +146,7 @@ func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting
 	}
 }
 
-// maxNamed is the maximum number of reasons that one report contains.
+// maxNamed limits the reasons in one report.
 const maxNamed = 3
 
 func summary(waiting []string) string {
@@ -161,7 +157,7 @@ func summary(waiting []string) string {
 	return text
 }
 
-// copyMachines creates the Machines in the destination. Before that, it creates the objects that the Machines need.
+// copyMachines creates the Machines in the destination, after the objects that they need.
 func (m *Move) copyMachines(ctx context.Context) error {
 	if err := m.copy(ctx, "Secret", "MachineClass"); err != nil {
 		return err
@@ -169,16 +165,15 @@ func (m *Move) copyMachines(ctx context.Context) error {
 	return m.copy(ctx, "Machine")
 }
 
-// copyOwners creates the objects in the destination that create and replace machines.
 func (m *Move) copyOwners(ctx context.Context) error {
 	if err := m.copy(ctx, "MachineDisruptionBudget"); err != nil {
-		return err // Budgets limit the replacement of machines, so they must exist before the owners.
+		return err // Budgets limit the replacement of machines. Create them before the owners.
 	}
 	return m.copy(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }
 
-// copy creates all objects of the given kinds in the destination. It does not change existing objects. However, it
-// permits existing classes to adopt instances.
+// copy creates all objects of the given kinds in the destination. Existing objects stay unchanged, but existing classes
+// permit the adoption of instances.
 func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -190,8 +185,8 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	made := backup.Of(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
 		switch o.GetKind() {
 		case "Machine", "MachineSet", "MachineDeployment":
-			// Skip an object that was created after the move began, because the source still acts on it. Also skip a Machine
-			// that is already moved.
+			// Skip an object that was created after the move began, because the source still acts on it. Skip a moved
+			// Machine.
 			return destinationOf(o) != m.To || moved(o)
 		}
 		return false
@@ -215,7 +210,6 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	return nil
 }
 
-// createNamespaces creates each namespace of the fleet that the destination does not have.
 func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 	done := map[string]bool{}
 	for _, o := range f.objects {
@@ -226,7 +220,7 @@ func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 		done[name] = true
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := m.Destination.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); !apierrors.IsNotFound(err) {
-			continue // The namespace exists. If it cannot be read, the creation of its objects reports the error.
+			continue // If the namespace cannot be read, the creation of its objects reports the error.
 		}
 		if err := m.Destination.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 			return atDestination("create namespace %s: %w", name, err)
@@ -237,13 +231,13 @@ func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 
 // Plan is the result of Move.Plan.
 type Plan struct {
-	// Moved is the number of objects to move, by kind. Shared contains the names of objects that are copied and also stay
-	// in the source, because other objects there need them.
+	// Moved is the number of objects to move, by kind. Shared are objects that are copied and stay in the source,
+	// because others need them.
 	Moved  map[string]int
 	Shared []string
-	// Waiting contains the names of the machines for which the move would have to wait, with the reasons.
+	// Waiting names the machines for which the move would wait, with the reasons.
 	Waiting []string
-	// Problems are the reasons why the move is not possible.
+	// Problems are the reasons why the move is impossible.
 	Problems []string
 }
 
@@ -268,7 +262,7 @@ func planOf(f *fleet, problems []string) Plan {
 	return p
 }
 
-// String returns the numbers of objects to move, as one line.
+// String returns the numbers of objects to move as one line.
 func (p Plan) String() string {
 	var parts []string
 	for _, kind := range backup.Kinds() {

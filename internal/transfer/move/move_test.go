@@ -16,10 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The test kills the command directly after each of its writes. If the command is started again, it must finish the
-// move. clusters checks after each write that the fleet is safe.
+// After each write, clusters checks that the fleet is safe.
 //
-// Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
 // Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
 func TestMoveThatIsKilledAfterEachWriteCanBeRepeated(t *testing.T) {
 	c := newClusters(t)
@@ -118,17 +116,14 @@ func (c *clusters) createInDestination(o client.Object) {
 	c.must(c.destination.Create(c.Context(), o))
 }
 
-// If the processes of the source do not confirm that they have stopped, the move creates no object in the destination.
-//
-// Rule: move-stops-source-first.
 // Rule: move-stops-source-first.
 func TestNothingIsCreatedBeforeTheSourceIsStopped(t *testing.T) {
 	for name, wanted := range map[string]struct {
 		begin func(*clusters)
 		waits string
 	}{
-		"nothing runs":     {func(*clusters) {}, "whose freeze machinist-manager of the source has not confirmed"},
-		"no provider runs": {(*clusters).freezeAll, "whose pause the provider of the source has not confirmed"},
+		"nothing runs":     {func(*clusters) {}, "machinist-manager of the source to confirm the freeze of"},
+		"no provider runs": {(*clusters).freezeAll, "the provider of the source to confirm the pause of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClusters(t)
@@ -159,7 +154,6 @@ func TestNothingIsCreatedBeforeTheSourceIsStopped(t *testing.T) {
 	}
 }
 
-// freezeAll does what the manager does.
 func (c *clusters) freezeAll() {
 	sets, deployments := &v1beta1.MachineSetList{}, &v1beta1.MachineDeploymentList{}
 	c.must(c.source.List(c.Context(), sets, client.InNamespace(c.namespace)))
@@ -168,9 +162,8 @@ func (c *clusters) freezeAll() {
 	c.freeze(&deployments.Items[0], &deployments.Items[0].Status.Conditions)
 }
 
-// If a machine is being launched, replaced or deleted, the source finishes that before the move pauses the machine.
+// The source finishes a launch, replacement or deletion before the move pauses the machine.
 //
-// Rule: move-waits-for-work-under-way.
 // Rule: move-waits-for-work-under-way.
 func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	running := func() *v1beta1.Machine {
@@ -202,7 +195,6 @@ func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	}
 }
 
-// If a machine has no instance yet, the move waits until the machine has one, and then moves the machine.
 func TestMachineThatIsBeingLaunchedIsMovedLater(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
@@ -259,10 +251,6 @@ func TestEndedPauseStopsTheMove(t *testing.T) {
 	}
 }
 
-// When a deployment is moved, the objects that belong to it are moved, too. If other objects need some of them, these
-// also stay in the source.
-//
-// Rule: move-takes-what-belongs.
 // Rule: move-takes-what-belongs.
 func TestDeploymentIsMovedWithObjectsThatBelongToIt(t *testing.T) {
 	c := newClusters(t)
@@ -281,7 +269,7 @@ func TestDeploymentIsMovedWithObjectsThatBelongToIt(t *testing.T) {
 			t.Errorf("%s is marked as moving to %s", nameOf(o), value)
 		}
 	}
-	// The machine without an owner needs the class, and the class needs the Secret. So both stay in the source.
+	// The machine without an owner needs the class, and the class needs the Secret.
 	if want := []string{"Secret/credentials", "MachineClass/small", "Machine/alone"}; !slices.Equal(names, want) {
 		t.Errorf("the source has %v, expected %v", names, want)
 	}

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// problems returns the reasons why the fleet cannot be moved.
 func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err error) {
 	for _, o := range f.objects {
 		if to := destinationOf(o); to != "" && to != m.To {
@@ -54,7 +53,6 @@ func pausedBy(m *v1beta1.Machine) string {
 	return v1beta1.AnnotationClusterAPIPaused
 }
 
-// existingInDestination returns objects of the destination that have the same name as an object of the fleet.
 func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*object, error) {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
@@ -65,7 +63,7 @@ func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*ob
 		existing[keyOf(o)] = o
 	}
 	for _, secret := range f.ofKinds("Secret") {
-		// List does not return Secrets without the label for their use, but such a Secret may also have the same name.
+		// List omits Secrets without the label for their use, but such a Secret may have the same name.
 		found := &object{}
 		found.SetGroupVersionKind(secret.GroupVersionKind())
 		switch err := m.Destination.Get(ctx, client.ObjectKeyFromObject(secret), found); {
@@ -78,8 +76,7 @@ func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*ob
 	return existing, nil
 }
 
-// collision returns the reason why the existing object prevents the creation of an object of the fleet in the
-// destination, or "" if it does not.
+// collision returns why an existing object prevents the creation of an object of the fleet, or "".
 func (m *Move) collision(o, existing *object) string {
 	switch {
 	case existing == nil:
@@ -91,8 +88,8 @@ func (m *Move) collision(o, existing *object) string {
 	}
 	switch o.GetKind() {
 	case "Machine":
-		// An earlier move, or a user, has already restored this Machine in the destination. If the existing Machine has
-		// another instance, copyMachines reports the conflict.
+		// An earlier move, or a user, has already restored this Machine. If it has another instance, copyMachines
+		// reports the conflict.
 		if o.Object["spec"].(map[string]any)["providerID"] == existing.Object["spec"].(map[string]any)["providerID"] {
 			return ""
 		}

@@ -14,9 +14,8 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// handOver deletes each Machine from the source after the destination has adopted its instance, and returns after it
-// has deleted all Machines. The deleted Machines remain paused and keep their finalizer until their owners are deleted.
-// So a set in the source never has too few machines before the set exists in the destination.
+// handOver deletes each Machine from the source after the destination has adopted its instance. Deleted Machines keep
+// their finalizer until their owners are deleted, so that no set of the source creates a replacement.
 func (m *Move) handOver(ctx context.Context) error { return m.await(ctx, m.handOverOnce) }
 
 func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
@@ -39,7 +38,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		}
 		if !moved(o) {
 			if destinationOf(o) != m.To {
-				continue // This Machine was created after the move began, and is moved after the other Machines.
+				continue // This Machine was created after the move began. It is moved later.
 			}
 			if !machinestate.Paused(machine) {
 				return nil, resumedError(o)
@@ -59,7 +58,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		if o.GetDeletionTimestamp() != nil {
 			continue
 		}
-		// In this resource version, the Machine is paused, and the destination owns the instance of the Machine.
+		// In this resource version, the Machine is paused and the destination owns its instance.
 		err = m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID()),
 			ResourceVersion: ptr.To(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
@@ -69,8 +68,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// waitForAdoption returns the reason why a Machine in the source must wait until the destination has adopted its
-// instance, or "" if the instance is adopted.
+// waitForAdoption returns why the destination has not adopted the instance of a Machine, or "".
 func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	name := source.Namespace + "/" + source.Name
 	switch {
@@ -92,7 +90,7 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	return "", nil
 }
 
-// remove deletes the moved objects from the source. remove deletes owners first, so that they create no more machines.
+// remove deletes the moved objects from the source. Owners come first, so that they create no more machines.
 func (m *Move) remove(ctx context.Context) error {
 	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
@@ -135,8 +133,7 @@ func (m *Move) delete(ctx context.Context, kind string) (waiting []string, err e
 	return waiting, nil
 }
 
-// removeFinalizers removes Machinist's finalizer from the Machines whose instances the destination has adopted, and
-// returns the Machines that still have other finalizers.
+// removeFinalizers removes Machinist's finalizer from adopted Machines, and returns the Machines with other finalizers.
 func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -166,8 +163,7 @@ func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err erro
 	return waiting, nil
 }
 
-// revokePermission changes the classes of the destination, so that they no longer permit the adoption of instances of
-// the source.
+// revokePermission ends the permission of the destination's classes to adopt instances of the source.
 func (m *Move) revokePermission(ctx context.Context) error {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {

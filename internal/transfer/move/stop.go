@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// stop stops the processes of the source from acting on the fleet, and returns after these processes have confirmed
-// that.
+// stop stops the source from acting on the fleet, and returns when its processes have confirmed that.
 func (m *Move) stop(ctx context.Context) error {
 	if err := m.await(ctx, m.freeze); err != nil {
 		return err
@@ -24,7 +23,7 @@ func (m *Move) stop(ctx context.Context) error {
 	return m.await(ctx, m.pause)
 }
 
-// freeze freezes all sets and deployments, and returns those whose freeze the manager has not confirmed yet.
+// freeze freezes all sets and deployments, and returns those that the manager has not confirmed.
 func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -43,7 +42,7 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 				}
 			}
 			if !conditionIsTrue(o, v1beta1.ConditionFrozen) {
-				waiting = append(waiting, fmt.Sprintf("%s, whose freeze machinist-manager of the source has not confirmed yet "+
+				waiting = append(waiting, fmt.Sprintf("machinist-manager of the source to confirm the freeze of %s "+
 					"(condition Frozen)", nameOf(o)))
 			}
 		default:
@@ -57,8 +56,8 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// markFrozen freezes a set or deployment. If a user has set a freeze, it stays unchanged. If the manager has set a
-// freeze for safety, it is replaced, because such a freeze could end automatically.
+// markFrozen freezes a set or deployment. A user's freeze stays. The manager's freeze for safety is replaced, because
+// it could end automatically.
 func (m *Move) markFrozen(o *object) {
 	mark(o, movingTo, m.To)
 	labels := o.GetLabels()
@@ -71,8 +70,7 @@ func (m *Move) markFrozen(o *object) {
 	}
 }
 
-// pause pauses each Machine that has no unfinished work, and returns the Machines that cannot be paused yet, and those
-// whose pause is not confirmed yet.
+// pause pauses each Machine without unfinished work, and returns those that are not paused or not confirmed yet.
 func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -108,18 +106,17 @@ func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 }
 
 func waitForPause(o *object) string {
-	return nameOf(o) + ", whose pause the provider of the source has not confirmed yet (condition Paused)"
+	return "the provider of the source to confirm the pause of " + nameOf(o) + " (condition Paused)"
 }
 
-// resumedError returns the error for a Machine that is being moved, but whose pause was ended by another client.
+// resumedError is the error for a moving Machine whose pause another client has ended.
 func resumedError(o *object) error {
 	return fmt.Errorf("the pause of %s ended while it is being moved, so the source may act on its instance: set the "+
 		"annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
-// unfinished checks whether a Machine may be paused. If not, it returns the name of the Machine and the reason.
-// Otherwise it returns "". A Machine must not be paused if the source has unfinished work on it. A Machine also must
-// not be paused if its spec does not match its instance, because the destination creates the Machine from the spec.
+// unfinished returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec must
+// match the instance, because the destination copies the spec.
 func unfinished(m *v1beta1.Machine) string {
 	why := ""
 	switch {
@@ -139,15 +136,14 @@ func unfinished(m *v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s/%s, which %s", m.Namespace, m.Name, why)
 }
 
-// change patches an object of the source. If another client has changed the object since it was read, change returns a
-// conflict error.
+// change patches an object of the source. It returns a conflict error if another client has changed the object.
 func (m *Move) change(ctx context.Context, o *object, change func(*object)) error {
 	changed := o.DeepCopy()
 	change(changed)
 	err := m.Source.Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // There is nothing left to change.
+		return nil
 	case err != nil:
 		return fmt.Errorf("in the source: change %s: %w", nameOf(o), err)
 	}
@@ -165,7 +161,6 @@ func conditionIsTrue(o *object, kind string) bool {
 	return false
 }
 
-// messageOf returns the reason and the message of a condition of a Machine, or "" if the condition is missing.
 func messageOf(m *v1beta1.Machine, kind string) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {

@@ -42,8 +42,8 @@ func TestProviderIsInstalledOnce(t *testing.T) {
 		t.Errorf("the Deployment is %+v", d.ObjectMeta)
 	}
 
-	// Six objects were applied once, and later passes wrote nothing. The following two changes cause passes: the first
-	// changes the Deployment, the second changes the spec. The effect of the second one shows that both passes have run.
+	// Six objects were applied once, and later passes wrote nothing. The next two changes each cause a pass. The result
+	// of the second change shows that both passes have run.
 	if n := w.writes.Load(); n != 6 {
 		t.Errorf("%d writes for 6 objects", n)
 	}

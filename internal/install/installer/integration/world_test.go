@@ -29,17 +29,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// world is a cluster with a running operator.
 type world struct {
 	*testing.T
 	client.WithWatch
 	namespace string
 	writes    atomic.Int64
-	// If withoutService is true, the chart does not contain the Service.
+	// withoutService removes the Service from the chart.
 	withoutService atomic.Bool
 }
 
-// newWorld runs the controller for the duration of the test, and removes the Providers afterwards.
+// newWorld runs the controller during the test and removes the Providers afterwards.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
@@ -94,7 +93,7 @@ func emptyOf(ref v1beta1.InstalledObject) *unstructured.Unstructured {
 	return o
 }
 
-// render renders a chart with typical objects: with and without a namespace, in two namespaces, and a Deployment.
+// render renders a chart with typical objects: namespaced, cluster-scoped, in two namespaces, and a Deployment.
 func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error) {
 	if bad, found, _ := unstructured.NestedString(r.Values, "bad"); found {
 		return nil, fmt.Errorf("bad: %q is not allowed", bad)
@@ -143,7 +142,6 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 	return objects, nil
 }
 
-// provider creates a Provider whose type does not belong to Machinist.
 func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1beta1.Provider {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -162,7 +160,6 @@ func (w *world) must(what string, err error) {
 	}
 }
 
-// patchSpec patches the spec of a Provider.
 func (w *world) patchSpec(name, patch string) {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -170,8 +167,7 @@ func (w *world) patchSpec(name, patch string) {
 		w.Patch(w.Context(), p, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// awaitCondition waits until a condition of a Provider has the given status and reason for the latest generation. It
-// returns the Provider.
+// awaitCondition waits until a condition has the given status and reason for the latest generation.
 func (w *world) awaitCondition(name, of string, status metav1.ConditionStatus, reason string) *v1beta1.Provider {
 	w.Helper()
 	what := fmt.Sprintf("Provider %s with %s=%s %s", name, of, status, reason)
@@ -200,8 +196,7 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 	return d
 }
 
-// simulateRollout does what the controllers of Kubernetes, the kubelet and the pods do after the creation of a
-// Deployment: the pods become ready, and one of them becomes the leader.
+// simulateRollout makes the pods of a Deployment ready, and one of them the leader.
 func (w *world) simulateRollout(name string) {
 	w.Helper()
 	d := w.deployment(name)
@@ -227,7 +222,6 @@ func (w *world) pod(d *appsv1.Deployment, name string) *corev1.Pod {
 	return pod
 }
 
-// isGone reports whether an object does not exist or is being deleted.
 func (w *world) isGone(o client.Object) bool {
 	err := w.Get(w.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {

@@ -17,14 +17,14 @@ const (
 	clusterK8sTemplateHash  = "machine-template-hash"
 	clusterK8sDeleteMachine = "cluster.k8s.io/delete-machine"
 
-	// osmProfile is an annotation of deployments whose user data operating-system-manager generates. osmNamespace is the
-	// namespace of the Secrets with this user data, and osmKey is their key.
+	// osmProfile marks deployments whose user data operating-system-manager generates. The user data is in Secrets in
+	// osmNamespace, under the key osmKey.
 	osmProfile   = "k8c.io/operating-system-profile"
 	osmNamespace = "cloud-init-settings"
 	osmKey       = "cloud-config"
 )
 
-// clusterK8s is an early version of the Cluster API, which Kubermatic's machine-controller still supports.
+// clusterK8s is an early version of the Cluster API that Kubermatic's machine-controller still supports.
 type clusterK8s struct{}
 
 func (clusterK8s) Group() string { return provider.SourceClusterK8s }
@@ -73,7 +73,6 @@ func (s clusterK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	})
 }
 
-// clusterK8sReader reads one object.
 type clusterK8sReader struct {
 	*dialect
 	fields    *fields
@@ -141,7 +140,7 @@ func (r *clusterK8sReader) set() {
 	}
 }
 
-// clusterK8sDeletePolicy reads deletePolicy. By default, the old system deletes newer machines first.
+// clusterK8sDeletePolicy reads deletePolicy. The default is to delete newer machines first.
 func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	policy := v1beta1.DeletePolicy(f.text("deletePolicy"))
 	switch {
@@ -160,7 +159,7 @@ func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	return policy
 }
 
-// ownerOf returns the name of the controlling owner if the owner has the given kind. Otherwise it returns "".
+// ownerOf returns the name of the controlling owner if it has the given kind, or "".
 func (r *clusterK8sReader) ownerOf(kind string) string {
 	if owner := r.metadata.controller; owner != nil && owner.Kind == kind {
 		return owner.Name
@@ -168,8 +167,7 @@ func (r *clusterK8sReader) ownerOf(kind string) string {
 	return ""
 }
 
-// template reads the template of a deployment or set. deployment is the name of the deployment, or "" if the set has no
-// deployment.
+// template reads the template of a deployment or set. The name of the deployment is empty if there is none.
 func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -196,7 +194,7 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 func (r *clusterK8sReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
-	// The old set has copied its annotations to its machines. An autoscaler does not read these annotations on machines.
+	// The old set has copied its annotations to its machines. An autoscaler does not read them there.
 	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
 	r.metadata.apply(machine)
 	spec := f.child("spec")
@@ -213,7 +211,6 @@ func (r *clusterK8sReader) machine() {
 	r.converted.Machine.ProviderID = spec.text("providerID")
 }
 
-// timeouts returns the timeouts of machines.
 func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.MachineTimeouts {
 	timeouts := kubermaticTimeouts(r.fields, r.flags, annotations...)
 	if join := r.flags.duration("join-cluster-timeout", r.fields); join != nil && *join > 0 {
@@ -222,8 +219,7 @@ func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.Ma
 	return timeouts
 }
 
-// userData returns the Secret with the user data for the machines of a deployment if operating-system-manager generates
-// the user data. If machine-controller generates the user data, userData returns nil.
+// userData returns the Secret of a deployment's user data, or nil if machine-controller generates the user data.
 func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 	if deployment == "" || r.metadata.oldAnnotations[osmProfile] == "" {
 		return nil
@@ -232,7 +228,6 @@ func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 		Key: osmKey}
 }
 
-// instance reads the description of an instance, or the name of the class to which the machine refers.
 func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet bool) {
 	name := "providerSpec"
 	if _, found := f.object["providerConfig"]; found {
@@ -241,7 +236,7 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet b
 				"one that is not valid any more.")
 			f.ignore(name)
 		}
-		name = "providerConfig" // the old name of the field
+		name = "providerConfig" // old name of the field
 	}
 	spec := f.child(name)
 	if _, found := spec.object["value"]; found {

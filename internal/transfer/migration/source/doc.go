@@ -1,7 +1,7 @@
-// Package source reads the objects of the systems whose fleets Machinist can take over, and converts them to
-// Machinist's objects. The package has no API client and does not read the clock. A System converts one object at a
-// time. The caller reads the objects and combines the results.
+// Package source reads the objects of other machine controllers, and converts them to Machinist's objects. The package
+// has no API client and does not read the clock. A System converts one object at a time. The caller combines the
+// results.
 //
-// No field is lost silently. If a field is unknown or has no counterpart in Machinist, there is a Finding with the path
-// of the field.
+// No field is lost silently. Each field that is unknown or has no counterpart in Machinist causes a Finding with its
+// path.
 package source

@@ -12,22 +12,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings that are used for all systems.
 const (
 	// CodeUnknownField: an old object has a field that this version of Machinist does not know.
 	CodeUnknownField = "UnknownField"
-	// CodeWrongType: the value of a field has another type than in the API of the old system.
+	// CodeWrongType: the value of a field does not have the type in the old API.
 	CodeWrongType = "WrongType"
 	// CodeMissingField: a required field is missing.
 	CodeMissingField = "MissingField"
 	// CodeNotSupported: Machinist has no counterpart for the field.
 	CodeNotSupported = "NotSupported"
-	// CodeInvalidValue: the value of a field is not valid.
+	// CodeInvalidValue: the value of a field is invalid.
 	CodeInvalidValue = "InvalidValue"
 )
 
-// fields reads the fields of one JSON object and records which fields were read. For all fields that were not read,
-// reportUnread reports a loss.
+// fields reads the fields of one JSON object and records which were read. reportUnread reports all others.
 type fields struct {
 	object   map[string]any
 	path     string
@@ -36,12 +34,11 @@ type fields struct {
 	findings *[]provider.Finding
 }
 
-// newFields returns the fields of object. New findings are appended to findings, and their paths begin with path.
+// newFields returns the fields of object. Findings are appended to findings with paths below path.
 func newFields(object map[string]any, path string, findings *[]provider.Finding) *fields {
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
 
-// pathOf returns the path of a field. If name is empty, pathOf returns the path of the object.
 func (f *fields) pathOf(name string) string {
 	switch {
 	case f.path == "":
@@ -52,13 +49,11 @@ func (f *fields) pathOf(name string) string {
 	return f.path + "." + name
 }
 
-// report adds a finding about a field.
 func (f *fields) report(level provider.FindingLevel, code, name, format string, args ...any) {
 	*f.findings = append(*f.findings, provider.Finding{Level: level, Code: code, Path: f.pathOf(name),
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// get returns a field and marks it as read.
 func (f *fields) get(name string) (value any, ok bool) {
 	if f == nil {
 		return nil, false
@@ -68,8 +63,7 @@ func (f *fields) get(name string) (value any, ok bool) {
 	return value, ok && value != nil
 }
 
-// typed returns the value of a field if it has type T. If the value has another type, typed reports a Blocker and
-// treats the field as missing.
+// typed returns the value of a field. A value of another type causes a Blocker and counts as missing.
 func typed[T any](f *fields, name, want string) (value T, ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
@@ -81,19 +75,17 @@ func typed[T any](f *fields, name, want string) (value T, ok bool) {
 	return value, ok
 }
 
-// text returns the value of a string field, or "" if the field is missing.
 func (f *fields) text(name string) string {
 	value, _ := typed[string](f, name, "a string")
 	return value
 }
 
-// boolean returns the value of a boolean field, or false if the field is missing.
 func (f *fields) boolean(name string) bool {
 	value, _ := typed[bool](f, name, "true or false")
 	return value
 }
 
-// number returns the value of an integer field of at most 32 bits, or nil if the field is missing.
+// number returns an integer of at most 32 bits, or nil if the field is missing.
 func (f *fields) number(name string) *int32 {
 	raw, ok := f.get(name)
 	if !ok {
@@ -121,7 +113,7 @@ func (f *fields) number(name string) *int32 {
 	return &short
 }
 
-// duration returns the value of a field such as 20m as a duration, or nil if the field is missing.
+// duration returns the value of a field such as 20m, or nil if the field is missing.
 func (f *fields) duration(name string) *time.Duration {
 	text := f.text(name)
 	if text == "" {
@@ -135,20 +127,18 @@ func (f *fields) duration(name string) *time.Duration {
 	return &d
 }
 
-// child returns the fields of a nested object. If the object is missing, there are no fields. reportUnread also reports
-// the fields of the child that were not read.
+// child returns the fields of a nested object, which may be missing. reportUnread includes them.
 func (f *fields) child(name string) *fields {
 	value, _ := typed[map[string]any](f, name, "an object")
 	return f.addChild(value, f.pathOf(name))
 }
 
-// peek returns the fields of an object that is read later. peek marks no field as read, and it reports no finding.
+// peek returns the fields of an object that is read later. It marks nothing as read and reports nothing.
 func (f *fields) peek(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
 	return newFields(object, f.pathOf(name), new([]provider.Finding))
 }
 
-// stringFields returns all fields whose values are strings, such as labels.
 func (f *fields) stringFields() map[string]string {
 	all := map[string]string{}
 	for name, value := range f.object {
@@ -159,8 +149,8 @@ func (f *fields) stringFields() map[string]string {
 	return all
 }
 
-// observe returns the fields of an object that is only observed, such as the status, which the old system writes.
-// Unread fields and wrong types in such an object are not reported, because the object is not migrated.
+// observe returns the fields of an object that the old system writes, such as the status. Its unread fields and wrong
+// types are not reported, because it is not migrated.
 func (f *fields) observe(name string) *fields {
 	f.ignore(name)
 	return f.peek(name)
@@ -172,7 +162,6 @@ func (f *fields) addChild(object map[string]any, path string) *fields {
 	return child
 }
 
-// objects returns the items of a list field, each of which is an object.
 func (f *fields) objects(name string) (all []*fields) {
 	list, _ := typed[[]any](f, name, "a list")
 	for i, item := range list {
@@ -187,7 +176,6 @@ func (f *fields) objects(name string) (all []*fields) {
 	return all
 }
 
-// texts returns a list of strings.
 func (f *fields) texts(name string) (all []string) {
 	list, _ := typed[[]any](f, name, "a list")
 	for i, item := range list {
@@ -202,7 +190,6 @@ func (f *fields) texts(name string) (all []string) {
 	return all
 }
 
-// textMap returns a map of strings.
 func (f *fields) textMap(name string) map[string]string {
 	object, ok := typed[map[string]any](f, name, "an object")
 	if !ok {
@@ -221,8 +208,8 @@ func (f *fields) textMap(name string) map[string]string {
 	return all
 }
 
-// decode decodes a field whose type is a Kubernetes type, such as a list of taints. ok is false if the field is missing
-// or invalid.
+// decode decodes a field of a Kubernetes type, such as a list of taints. ok is false if the field is missing or
+// invalid.
 func (f *fields) decode(name string, target any) (ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
@@ -233,21 +220,20 @@ func (f *fields) decode(name string, target any) (ok bool) {
 		err = json.Unmarshal(data, target)
 	}
 	if err != nil {
-		// The decoder's own error message would quote the value.
+		// The decoder's error message would quote the value.
 		f.report(provider.FindingBlocker, CodeWrongType, name, "The value does not have the form that Kubernetes defines.")
 		return false
 	}
 	return true
 }
 
-// ignore marks fields as read if they do not matter for the migration, such as status.
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		f.read[name] = true
 	}
 }
 
-// ignoreAll marks all fields of the object as read. This is useful if one finding covers all fields of the object.
+// ignoreAll marks all fields of the object as read. Use it if one finding covers the whole object.
 func (f *fields) ignoreAll() {
 	for name := range f.object {
 		f.read[name] = true
@@ -255,7 +241,6 @@ func (f *fields) ignoreAll() {
 	f.children = nil
 }
 
-// reportLoss reports fields that are set, but have no counterpart in Machinist.
 func (f *fields) reportLoss(why string, names ...string) {
 	for _, name := range names {
 		if value, ok := f.get(name); ok && !empty(value) {
@@ -264,7 +249,7 @@ func (f *fields) reportLoss(why string, names ...string) {
 	}
 }
 
-// reportUnread reports each unread field of the object and of its children.
+// reportUnread reports each unread field of the object and its children.
 func (f *fields) reportUnread() {
 	for _, name := range slices.Sorted(maps.Keys(f.object)) {
 		if !f.read[name] {

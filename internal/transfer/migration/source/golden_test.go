@@ -21,15 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// flagsOf contains the flags of the old processes that the golden files assume, by system.
+// flagsOf are the flags of the old processes in the golden files, by system.
 var flagsOf = map[string]Flags{
 	provider.SourceClusterK8s: {"skip-eviction-after": "1h", "join-cluster-timeout": "25m"},
 	provider.SourceGardener: {"machine-pv-detach-timeout": "10m", "machine-health-timeout": "15m",
 		"bootstrap-token-auth-extra-groups": "system:bootstrappers:one"},
 }
 
-// The golden files contain the converted objects of each sample, and the findings about them.
-//
 // Rule: migration-loses-nothing-silently.
 func TestConversionsMatchGoldenFiles(t *testing.T) {
 	for group, system := range Systems() {
@@ -58,7 +56,7 @@ func roleOf(t testing.TB, system System, old *unstructured.Unstructured) Role {
 	return kinds[i].Role
 }
 
-// describe returns the result of a conversion as YAML without empty fields. The findings are comments.
+// describe returns the result of a conversion as YAML. The findings are comments.
 func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte {
 	out := &bytes.Buffer{}
 	fmt.Fprintf(out, "# %s %s\n", old.GetKind(), old.GetName())
@@ -88,7 +86,7 @@ func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte 
 	return out.Bytes()
 }
 
-// jsonValue encodes a value as JSON and returns the decoded result, as if the value came from a manifest.
+// jsonValue returns the value as if it came from a manifest.
 func jsonValue(t *testing.T, value any) (out any) {
 	data, err := json.Marshal(value)
 	if err == nil {

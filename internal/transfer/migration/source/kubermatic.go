@@ -12,60 +12,55 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about the machines of Kubermatic's machine-controller.
 const (
 	// CodeInvalidVersion: the kubelet version is not a valid Kubernetes version.
 	CodeInvalidVersion = "InvalidVersion"
 	// CodeCreationTimeout: the old system had no limit for the creation of a machine.
 	CodeCreationTimeout = "CreationTimeout"
-	// CodeInitializer: another controller must act before the old system creates an instance for the machine, or for the
-	// machines of a template.
+	// CodeInitializer: another controller must act before the old system creates an instance.
 	CodeInitializer = "Initializer"
 )
 
 const (
-	// kubermaticLease is the name of machine-controller's Lease in kube-system. All versions of its API use the same
-	// Lease.
+	// kubermaticLease is the Lease of machine-controller in kube-system, for all versions of its API.
 	kubermaticLease = "machine-controller"
 
-	// kubermaticOwnedBy is the label of a Node that contains the UID of its Machine.
+	// kubermaticOwnedBy is the label of a Node with the UID of its Machine.
 	kubermaticOwnedBy = "machine-controller/owned-by"
 
-	// kubermaticInitializers is an annotation of a Machine. As long as the annotation is not empty, machine-controller
-	// ignores the Machine.
+	// kubermaticInitializers is an annotation of a Machine. While it is not empty, machine-controller ignores the
+	// Machine.
 	kubermaticInitializers = "machine-controller.kubermatic.io/initializers"
 
-	// kubermaticSkipEvictionAfter is an annotation of a Machine with a duration, which overrides the flag
+	// kubermaticSkipEvictionAfter is an annotation of a Machine with a duration. It overrides the flag
 	// skip-eviction-after.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
-	// noCreationLimit is the creation timeout of machines for which the old system had no limit.
+	// noCreationLimit is the creation timeout for machines without a limit in the old system.
 	noCreationLimit = 24 * time.Hour
 )
 
-// kubermaticInternalKeys are annotations that machine-controller writes. No other system needs these annotations, or
-// the conversion handles them.
+// kubermaticInternalKeys are annotations of machine-controller that no other system needs, or that the conversion
+// handles.
 var kubermaticInternalKeys = []string{
 	"machine-controller/machine-type-revision", "k8c.io/machine-deployment-revision",
 	kubermaticInitializers, kubermaticSkipEvictionAfter,
 }
 
-// kubermaticFinalizers are the finalizers of Machines.
 var kubermaticFinalizers = []string{
 	"machine-delete-finalizer", "machine-node-delete-finalizer", "machine.cluster.k8s.io",
 }
 
-// kubermaticLeases returns the Leases of machine-controller.
 func kubermaticLeases() []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: metav1.NamespaceSystem, Name: kubermaticLease}}
 }
 
-// fullVersion matches the valid values of spec.version of a Machine.
+// fullVersion matches valid values of spec.version.
 var fullVersion = regexp.MustCompile(`^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})` +
 	`(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// kubermaticMachine reads the spec of a machine, except for the description of the instance, and returns the name of
-// the Node, or "" if the spec does not contain one.
+// kubermaticMachine reads the spec of a machine without the instance description. It returns the name of the Node, or
+// "".
 func kubermaticMachine(d *dialect, f *fields, to *v1beta1.MachineSpec) (nodeName string) {
 	nodeName = d.nodeMeta(f, &to.Node)
 	to.Node.Taints = f.taints("taints")
@@ -77,7 +72,6 @@ func kubermaticMachine(d *dialect, f *fields, to *v1beta1.MachineSpec) (nodeName
 	return nodeName
 }
 
-// kubeletVersion returns the version of the kubelet in the format that Machinist uses.
 func kubeletVersion(versions *fields) string {
 	version := versions.text("kubelet")
 	if version == "" {
@@ -92,7 +86,7 @@ func kubeletVersion(versions *fields) string {
 	return version
 }
 
-// kubermaticTimeouts returns the timeouts of machines. annotations may override the drain timeout. Later annotations
+// kubermaticTimeouts returns the timeouts of machines. Annotations may override the drain timeout. Later annotations
 // take precedence.
 func kubermaticTimeouts(f *fields, flags Flags, annotations ...map[string]string) v1beta1.MachineTimeouts {
 	drain := flags.duration("skip-eviction-after", f)
@@ -121,7 +115,6 @@ func valueOr[T any](value *T, fallback T) T {
 	return *value
 }
 
-// statusWithNodeRef returns the state of a machine whose status has the format of the early Cluster API.
 func statusWithNodeRef(f *fields, m *metadata, nodeName string) *Machine {
 	status := f.observe("status")
 	machine := &Machine{NodeName: nodeName, Deleting: m.deletionRequested}

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// read parses a manifest and returns its object.
 func read(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(manifest))
@@ -29,7 +28,6 @@ func read(t *testing.T, manifest string) *unstructured.Unstructured {
 	return object
 }
 
-// codes returns each finding as a text with its level, code and path.
 func codes(c Converted) (all []string) {
 	for _, f := range c.Findings {
 		all = append(all, strings.Join([]string{string(f.Level), f.Code, f.Path}, " "))
@@ -93,7 +91,7 @@ func TestTimeoutsOfClusterK8s(t *testing.T) {
 	tests := []struct {
 		name             string
 		flags            Flags
-		object, template string // annotation
+		object, template string
 		creation, drain  time.Duration
 		blocked          bool
 	}{
@@ -172,7 +170,7 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 	if !reports(c, "metadata.annotations.machinist.dev/force-delete") {
 		t.Errorf("an annotation is lost without a finding: %v", codes(c))
 	}
-	// The old system ignores an empty delete mark and an empty initializer.
+	// The old system ignores empty values of these annotations.
 	for _, key := range []string{"cluster.k8s.io/delete-machine", "machine-controller.kubermatic.io/initializers"} {
 		_ = unstructured.SetNestedField(old.Object, "", "metadata", "annotations", key)
 	}
@@ -218,7 +216,7 @@ kind: Machine
 metadata: {name: a}
 spec: {providerConfig: {cloudProvider: azure, cloudProviderSpec: {deep: [{v: `+test.variable+`}]}}}
 `), nil)
-			findings := codes(c)[1:] // after the note on the creation timeout
+			findings := codes(c)[1:] // without the note on the creation timeout
 			if diff := cmp.Diff(append([]string{}, test.findings...), append([]string{}, findings...)); diff != "" {
 				t.Error(diff)
 			}

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// machineK8s is the first API of Kubermatic's machine-controller. This API has cluster-scoped Machines and no sets.
-// This API was served under two API groups.
+// machineK8s is the first API of Kubermatic's machine-controller. It has cluster-scoped Machines and no sets, and was
+// served under two API groups.
 type machineK8s struct{ group string }
 
 func (s machineK8s) Group() string { return s.group }
@@ -69,8 +69,7 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	})
 }
 
-// pauseForInitializers pauses the new Machine if the old controller ignores the old machine because of its
-// initializers.
+// pauseForInitializers pauses the new Machine if the old controller ignores the old one because of its initializers.
 func pauseForInitializers(m *metadata) {
 	if m.oldAnnotations[kubermaticInitializers] != "" {
 		m.later[v1beta1.AnnotationPaused] = "true"

@@ -7,19 +7,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of OpenShift's machine-api-operator that Machinist converts.
 const (
 	openshiftDeleteMachine    = "machine.openshift.io/delete-machine"
 	openshiftOldDeleteMachine = "machine.openshift.io/cluster-api-delete-machine"
-	// openshiftSkipDrain is an annotation that has the same effect for any value.
+	// openshiftSkipDrain skips the drain, whatever its value is.
 	openshiftSkipDrain = "machine.openshift.io/exclude-node-draining"
-	// openshiftStrategy is an annotation of a health check that delegates remediation to another controller.
+	// openshiftStrategy delegates the remediation of a health check to another controller.
 	openshiftStrategy = "machine.openshift.io/remediation-strategy"
 
 	openshiftRole       = "machine.openshift.io/cluster-api-machine-role"
 	openshiftType       = "machine.openshift.io/cluster-api-machine-type"
 	openshiftMachineSet = "machine.openshift.io/cluster-api-machineset"
-	// openshiftMaster is the value of the role label and of the type label on control plane machines.
+	// openshiftMaster is the role and type of control plane machines.
 	openshiftMaster = "master"
 
 	openshiftCPU     = "machine.openshift.io/vCPU"
@@ -29,13 +28,12 @@ const (
 )
 
 const (
-	// CodeControlPlane: the machine is part of the control plane, and stays with the old system.
+	// CodeControlPlane: the machine is part of the control plane and stays with the old system.
 	CodeControlPlane = "ControlPlane"
 	// CodeAuthoritativeAPI: the old system also has this object in its other API.
 	CodeAuthoritativeAPI = "AuthoritativeAPI"
 )
 
-// machineOpenShift is the API that OpenShift's machine-api-operator serves.
 type machineOpenShift struct{}
 
 func (machineOpenShift) Group() string { return provider.SourceOpenShift }
@@ -49,8 +47,8 @@ func (s machineOpenShift) Kinds() []Kind {
 	}
 }
 
-// Leases returns the Leases of the machine controllers for all known clouds, and the Leases of the other controllers. A
-// cluster only has the Lease for its own cloud.
+// Leases returns the Leases of the machine controllers for all clouds, and of the other controllers. A cluster has only
+// the Lease for its own cloud.
 func (machineOpenShift) Leases() (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
@@ -89,7 +87,6 @@ func (s machineOpenShift) Convert(role Role, old *unstructured.Unstructured, _ F
 	})
 }
 
-// openshiftReader reads one object.
 type openshiftReader struct {
 	*dialect
 	fields    *fields
@@ -98,8 +95,8 @@ type openshiftReader struct {
 	metadata  metadata
 }
 
-// staysWithOldSystem reports whether an object belongs to the control plane. Such an object is not converted, so there
-// is no further finding about it.
+// staysWithOldSystem reports whether an object belongs to the control plane. Such an object is not converted, so it has
+// no further findings.
 func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 	owner := r.metadata.controller
 	if labels[openshiftRole] != openshiftMaster && labels[openshiftType] != openshiftMaster &&
@@ -114,8 +111,6 @@ func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 	return true
 }
 
-// checkAuthority reads which of OpenShift's two APIs is authoritative for an object. The object also exists in the
-// other API.
 func (r *openshiftReader) checkAuthority(f *fields) {
 	const name, message = "authoritativeAPI", "The Cluster API of OpenShift controls the object. Set authoritativeAPI " +
 		"to MachineAPI, and wait until the status shows that."

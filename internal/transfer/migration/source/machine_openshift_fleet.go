@@ -28,18 +28,16 @@ func (r *openshiftReader) set() {
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = openshiftDeletePolicy(spec)
-	to.Remediation.MaxInFlight = allMachines() // Only maxUnhealthy of the health check limits it.
+	to.Remediation.MaxInFlight = allMachines() // Only the health check's maxUnhealthy limits it.
 	if r.converted.Class != nil {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// A health check of a user is a separate object, and is converted separately. The health check that is created here
-	// replaces no machine. So if a user's health check also selects the machine, the user's health check decides. A user's
-	// health check may have the same name as the set, so the health check that is created here has another name.
+	// A user's health check that also selects the machine takes precedence. It may have the name of the set, so this
+	// one needs another name.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 
-// openshiftDeletePolicy reads deletePolicy.
 func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	switch policy := v1beta1.DeletePolicy(f.text("deletePolicy")); policy {
 	case "":
@@ -51,7 +49,6 @@ func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	return v1beta1.DeleteRandom
 }
 
-// template reads the template of a set.
 func (r *openshiftReader) template(f *fields) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -92,7 +89,6 @@ func (r *openshiftReader) machine() {
 	r.converted.Machine.ProviderID = spec.text("providerID")
 }
 
-// machineSpec reads the spec of a machine, or of the machines in a template.
 func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	if r.nodeMeta(f, &to.Node) != "" {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
@@ -106,9 +102,8 @@ func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	r.converted.Class = r.instance(f.child("providerSpec"))
 }
 
-// openshiftTimeouts returns the timeouts of a machine. By default, the old system waits for the Node and for the drain
-// without a limit. The old system waits for the detachment of volumes only if a timeout is set. If no timeout is set,
-// Machinist waits for the volumes for its default timeout of up to five minutes.
+// openshiftTimeouts returns the timeouts of a machine. By default, the old system waits without a limit for the Node
+// and the drain, and does not wait for volumes. Machinist waits for volumes for up to five minutes by default.
 func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 	f.report(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without a limit. "+
 		"Machinist waits for %s.", noCreationLimit)
@@ -135,14 +130,13 @@ func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 	return to
 }
 
-// instance reads the description of an instance.
 func (r *openshiftReader) instance(f *fields) *Class {
 	spec, found := typed[map[string]any](f, "value", "an object")
 	if !found {
 		f.report(provider.FindingBlocker, CodeMissingField, "value", "There is no description of the instance.")
 		return nil
 	}
-	value := newFields(spec, f.pathOf("value"), f.findings) // The driver reports the fields that it does not know.
+	value := newFields(spec, f.pathOf("value"), f.findings) // The driver reports unknown fields.
 	class := &Class{Path: f.pathOf("value"), Provider: value.text("kind"), Spec: runtime.DeepCopyJSON(spec)}
 	if class.Provider == "" {
 		value.report(provider.FindingBlocker, CodeMissingField, "kind", "The description of the instance has no kind, "+
@@ -153,7 +147,7 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	}
 	if secret := r.secret(value, "userDataSecret"); secret != nil {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
-	} else if r.metadata.controller == nil { // If the machine belongs to a set, the loss is reported for the set.
+	} else if r.metadata.controller == nil { // Otherwise the set has this finding.
 		value.report(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with "+
 			"user data for new machines in spec.userDataRef of the Migration.")
 	}
@@ -163,7 +157,6 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	return class
 }
 
-// secret returns the Secret to which a description refers, or nil if there is none.
 func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	raw, _ := typed[map[string]any](f, name, "an object")
 	ref := newFields(raw, f.pathOf(name), f.findings)
@@ -177,8 +170,7 @@ func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	return &secret
 }
 
-// capacity returns the capacity that the autoscaler expects of the set's Nodes, or nil if the set has no annotation
-// with a capacity.
+// capacity returns the capacity of the set's Nodes for the autoscaler, or nil without a capacity annotation.
 func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 	resources := corev1.ResourceList{}
 	for _, from := range []struct {

@@ -18,7 +18,6 @@ const (
 	CodeExternalRemediation = "ExternalRemediation"
 )
 
-// openshiftStartupTimeout is the time for which the old system waits for a Node if the health check sets no timeout.
 const openshiftStartupTimeout = 10 * time.Minute
 
 func (r *openshiftReader) healthCheck() {
@@ -43,9 +42,8 @@ func (r *openshiftReader) healthCheck() {
 	r.converted.Object = check
 }
 
-// checkSelector reads the selector of a health check. The selector may be empty. Machinist's machines do not have the
-// labels that the old system wrote. Without these labels, the health check would select more machines than before the
-// migration.
+// checkSelector reads the selector of a health check, which may be empty. Machinist's machines lack the labels that the
+// old system wrote. Without them, the health check would select more machines than before.
 func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	const name = "selector"
 	if _, found := f.get(name); !found {
@@ -73,7 +71,6 @@ func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	return selector
 }
 
-// unhealthyCondition reads one condition of a health check.
 func unhealthyCondition(f *fields, to *nodeConditions) {
 	name, status, timeout := f.text("type"), corev1.ConditionStatus(f.text("status")), f.duration("timeout")
 	switch {
@@ -88,7 +85,7 @@ func unhealthyCondition(f *fields, to *nodeConditions) {
 	}
 }
 
-// maxUnhealthy reads how many machines may be unhealthy at the same time. By default, all machines may be unhealthy.
+// maxUnhealthy reads how many machines may be unhealthy at the same time. The default is all.
 func maxUnhealthy(f *fields) *intstr.IntOrString {
 	const name = "maxUnhealthy"
 	if _, found := f.get(name); !found {
@@ -102,7 +99,7 @@ func maxUnhealthy(f *fields) *intstr.IntOrString {
 	return most
 }
 
-// startupTimeout reads for how long a machine may have no Node. The default is 10 minutes, and 0 means no limit.
+// startupTimeout reads how long a machine may have no Node. The default is 10 minutes, and 0 means no limit.
 func startupTimeout(f *fields) *metav1.Duration {
 	const name = "nodeStartupTimeout"
 	d := valueOr(f.duration(name), openshiftStartupTimeout)
@@ -115,7 +112,6 @@ func startupTimeout(f *fields) *metav1.Duration {
 	return asDuration(d)
 }
 
-// remediation reads how unhealthy machines are repaired or replaced.
 func (r *openshiftReader) remediation(f *fields) v1beta1.RemediationType {
 	const template = "remediationTemplate"
 	const message = "Another controller remediates unhealthy machines with objects that Machinist does not create. " +

@@ -8,20 +8,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeHookRenamed: the name of a lifecycle hook is changed, so that the owner of the hook does not find it.
+// CodeHookRenamed: a lifecycle hook gets another name, so its owner does not find it.
 const CodeHookRenamed = "HookRenamed"
 
-// Limits of lifecycle hooks.
 const (
 	maxHooks    = 16
 	maxHookText = 253
 )
 
-// qualifiedHook matches valid names of hooks. Each of them contains a domain.
+// qualifiedHook matches valid names of hooks, which contain a domain.
 var qualifiedHook = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+` +
 	`(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 
-// lifecycleHooks reads a list of lifecycle hooks. If the name of a hook has no domain, lifecycleHooks adds one.
+// lifecycleHooks reads a list of lifecycle hooks. A name without a domain gets one.
 func (f *fields) lifecycleHooks(name string) (all []v1beta1.LifecycleHook) {
 	seen := map[string]bool{}
 	for _, h := range f.objects(name) {

@@ -18,21 +18,20 @@ import (
 
 const openshiftInstance = "providerSpec: {value: {kind: AzureMachineProviderSpec, userDataSecret: {name: u}}}"
 
-// openshift returns an OpenShift object of the given kind. metadata and spec are in YAML's flow style.
+// openshift returns an OpenShift object. metadata and spec are in YAML's flow style.
 func openshift(t *testing.T, kind, metadata, spec string) *unstructured.Unstructured {
 	t.Helper()
 	return read(t, fmt.Sprintf("{apiVersion: machine.openshift.io/v1beta1, kind: %s, metadata: {name: a, namespace: ns, %s}, spec: {%s}}",
 		kind, metadata, spec))
 }
 
-// openshiftMachines returns a set. The template of this set contains the settings in the spec of the machines.
+// openshiftMachines returns a set. The settings are in the machine spec of its template.
 func openshiftMachines(t *testing.T, metadata, settings string) *unstructured.Unstructured {
 	t.Helper()
 	return openshift(t, "MachineSet", metadata, "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {"+
 		openshiftInstance+", "+settings+"}}")
 }
 
-// withoutNotes returns the findings that are not Notes, as one text.
 func withoutNotes(c Converted) string {
 	return strings.Join(slices.DeleteFunc(codes(c), func(f string) bool { return strings.HasPrefix(f, "Note") }), ", ")
 }

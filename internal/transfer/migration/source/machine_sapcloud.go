@@ -8,29 +8,26 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of Gardener's machine-controller-manager that Machinist converts.
 const (
 	sapcloudTemplateHash = "machine-template-hash"
-	// sapcloudNode is the label of a Machine that contains the name of its Node.
+	// sapcloudNode is the label of a Machine with the name of its Node.
 	sapcloudNode = "node"
-	// sapcloudForceDeletion is a label. If its value is True, the deletion of the Machine does not wait for the drain.
+	// sapcloudForceDeletion is a label. With the value True, the deletion does not wait for the drain.
 	sapcloudForceDeletion = "force-deletion"
-	// sapcloudFreeze is a label. A set or deployment with this label currently creates no machines.
+	// sapcloudFreeze is the label of a set or deployment that creates no machines.
 	sapcloudFreeze = "freeze"
-	// sapcloudSelected is a label. A Machine with this label will soon be updated in place.
+	// sapcloudSelected is the label of a Machine that will soon be updated in place.
 	sapcloudSelected = "node.machine.sapcloud.io/selected-for-update"
 
 	sapcloudPriority = "machinepriority.machine.sapcloud.io"
 	sapcloudMarkTime = "machine.sapcloud.io/marked-for-deletion-time"
 	sapcloudPreserve = "node.machine.sapcloud.io/preserve"
-	// sapcloudTrigger is an annotation of a deployment. The autoscaler uses this annotation to list machines that are to
-	// be deleted.
+	// sapcloudTrigger is an annotation of a deployment. The autoscaler lists machines to delete in it.
 	sapcloudTrigger = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
 	// sapcloudCreationTimeout is an annotation of a deployment that overrides the field creationTimeout.
 	sapcloudCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"
 )
 
-// machineSapcloud is the API of Gardener's machine-controller-manager.
 type machineSapcloud struct{}
 
 func (machineSapcloud) Group() string { return provider.SourceGardener }
@@ -45,8 +42,7 @@ func (s machineSapcloud) Kinds() []Kind {
 	}
 }
 
-// Leases returns two Leases: the Lease of the controllers for sets and deployments, and the Lease of the controllers
-// for machines.
+// Leases returns the Lease for sets and deployments, and the Lease for machines.
 func (machineSapcloud) Leases() []types.NamespacedName {
 	return []types.NamespacedName{{Name: "machine-controller-manager"}, {Name: "machine-controller"}}
 }
@@ -60,8 +56,7 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
 			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
 		},
-		// Only this annotation shows whether the old system has disabled the scale-down of a Node. If a user has disabled the
-		// scale-down, it stays disabled.
+		// Without this annotation, a user has disabled the scale-down of the Node, and it stays disabled.
 		Marked: map[string]string{
 			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
 		},
@@ -70,13 +65,13 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 	}
 }
 
-// sapcloudFinalizers are the finalizers of Gardener's objects, and of the Secrets to which its classes refer.
+// sapcloudFinalizers are the finalizers of Gardener's objects and of the Secrets of its classes.
 var sapcloudFinalizers = []string{
 	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
 }
 
 func (s machineSapcloud) dialect() *dialect {
-	// The controllers write keys of two domains of their own, and of the domain that Kubernetes uses for Deployments.
+	// The controllers write keys of their own domains and of the domain of Deployments.
 	own := []string{"node.machine.sapcloud.io/", "machine.sapcloud.io/"}
 	return &dialect{
 		groups:     []string{s.Group()},
@@ -98,7 +93,6 @@ func (s machineSapcloud) Convert(role Role, old *unstructured.Unstructured, flag
 	})
 }
 
-// sapcloudReader reads one object.
 type sapcloudReader struct {
 	*dialect
 	fields    *fields

@@ -9,18 +9,14 @@ import (
 )
 
 const (
-	// CodeTokenGroups: the bootstrap tokens of the old system are in additional groups. Machinist's tokens are not in
-	// these groups.
+	// CodeTokenGroups: the bootstrap tokens of the old system are in additional groups, and Machinist's tokens are not.
 	CodeTokenGroups = "TokenGroups"
-	// CodeOldClassKind: a Machine refers to a class of an older kind than MachineClass. Each of these older kinds was for
-	// one cloud.
+	// CodeOldClassKind: a Machine refers to a class of an older kind, which was specific to one cloud.
 	CodeOldClassKind = "OldClassKind"
 )
 
-// nvidiaGPU is the name of the resource for NVIDIA's GPUs.
 const nvidiaGPU = "nvidia.com/gpu"
 
-// sapcloudUserData is the key of the user data in the Secret to which a class refers.
 const sapcloudUserData = "userData"
 
 func (r *sapcloudReader) class() {
@@ -30,7 +26,7 @@ func (r *sapcloudReader) class() {
 		f.report(provider.FindingBlocker, CodeMissingField, "provider", "The class does not name a cloud.")
 	}
 	if spec, found := typed[map[string]any](f, "providerSpec", "an object"); found {
-		class.Spec = runtime.DeepCopyJSON(spec) // The driver reads all fields and reports those that it does not know.
+		class.Spec = runtime.DeepCopyJSON(spec) // The driver reads all fields and reports unknown ones.
 	} else {
 		f.report(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class has no description of an instance.")
 	}
@@ -52,7 +48,6 @@ func (r *sapcloudReader) class() {
 	}
 }
 
-// secret returns the Secret to which a field refers, or nil if the field is not set.
 func (r *sapcloudReader) secret(name string) *types.NamespacedName {
 	f := r.fields.child(name)
 	ref := types.NamespacedName{Namespace: f.text("namespace"), Name: f.text("name")}
@@ -68,8 +63,7 @@ func (r *sapcloudReader) secret(name string) *types.NamespacedName {
 	return &ref
 }
 
-// tokenGroups reports the additional groups of the old system's bootstrap tokens, because Machinist's tokens are not in
-// these groups.
+// tokenGroups reports additional groups of the bootstrap tokens, which Machinist's tokens do not have.
 func (r *sapcloudReader) tokenGroups() {
 	const flag = "bootstrap-token-auth-extra-groups"
 	if groups := r.flags[flag]; groups != "" {
@@ -79,13 +73,12 @@ func (r *sapcloudReader) tokenGroups() {
 	}
 }
 
-// capacity returns the capacity that the autoscaler expects of a Node, or nil if the class does not contain it.
 func (r *sapcloudReader) capacity() *v1beta1.ClassCapacity {
 	f := r.fields.child("nodeTemplate")
 	capacity := &v1beta1.ClassCapacity{InstanceType: f.text("instanceType"), Region: f.text("region"),
 		Zone: f.text("zone"), Architecture: f.text("architecture")}
 	f.decode("capacity", &capacity.Resources)
-	// The autoscaler of the old system uses its own resource name for GPUs, and assumes that these are NVIDIA GPUs.
+	// The old autoscaler has its own resource name for GPUs, and assumes NVIDIA GPUs.
 	if n, found := capacity.Resources["gpu"]; found {
 		delete(capacity.Resources, "gpu")
 		if _, other := capacity.Resources[nvidiaGPU]; !n.IsZero() && !other {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// CodeAutoscalerBounds: the minimum and maximum sizes are in the flags of the old autoscaler, and not in the object.
+	// CodeAutoscalerBounds: the minimum and maximum sizes are only in the flags of the old autoscaler.
 	CodeAutoscalerBounds = "AutoscalerBounds"
 	// CodeScaleDownPending: the autoscaler has selected machines, but they do not have the delete mark yet.
 	CodeScaleDownPending = "ScaleDownPending"
 )
 
-// noLimit is a very long timeout, which means that there is no limit.
+// noLimit is so long that it means no limit.
 const noLimit = 99999 * time.Hour
 
 func (r *sapcloudReader) deployment() {
@@ -46,13 +46,13 @@ func (r *sapcloudReader) deployment() {
 	r.converted.Check = health.check(deployment.Name, to.Selector)
 }
 
-// oneMachine returns 1: the old system replaces one machine of a deployment at a time.
+// oneMachine returns 1, the number of machines that the old system replaces at a time.
 func oneMachine() *intstr.IntOrString {
 	one := intstr.FromInt32(1)
 	return &one
 }
 
-// sapcloudStrategy reads the strategy. A bound that is not set is 1, as in the documentation of the old system.
+// sapcloudStrategy reads the strategy. The default of each bound is 1, as in the old documentation.
 func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	kind := f.text("type")
 	rolling, inPlace := f.child("rollingUpdate"), f.child("inPlaceUpdate")
@@ -120,8 +120,7 @@ func (r *sapcloudReader) set() {
 	}
 }
 
-// autoPreserve reports that Machinist does not preserve failed machines without an annotation, although the old system
-// did.
+// autoPreserve reports that Machinist preserves no failed machine without an annotation.
 func (r *sapcloudReader) autoPreserve(spec *fields) {
 	const name = "autoPreserveFailedMachineMax"
 	if n := spec.bounded(name, 0, math.MaxInt32); *n > 0 {
@@ -131,8 +130,8 @@ func (r *sapcloudReader) autoPreserve(spec *fields) {
 	}
 }
 
-// autoscaler reports settings of the old cluster-autoscaler for a deployment: the bounds in its flags, and the machines
-// that it has listed in an annotation.
+// autoscaler reports the old cluster-autoscaler's settings: the bounds in its flags, and the machines in its
+// annotation.
 func (r *sapcloudReader) autoscaler() {
 	r.fields.report(provider.FindingNote, CodeAutoscalerBounds, "spec.replicas", "If the old cluster-autoscaler "+
 		"scales this deployment, the bounds are in the flag nodes of its process. Set the annotations %s and %s "+
@@ -144,7 +143,6 @@ func (r *sapcloudReader) autoscaler() {
 	}
 }
 
-// template reads the template of a deployment or set, and also returns the health settings of the machines.
 func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcloudHealth) {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -155,7 +153,7 @@ func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcl
 	return to, health
 }
 
-// templateKeys reports keys in the metadata of a template that affect all machines created from the template.
+// templateKeys reports keys in a template's metadata that affect all machines of the template.
 func (r *sapcloudReader) templateKeys(f *fields) {
 	annotations, labels := f.peek("metadata").peek("annotations"), f.peek("metadata").peek("labels")
 	if annotations.text(sapcloudPreserve) != "" {

@@ -11,21 +11,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These are the old system's default settings for the health of machines.
 const (
 	sapcloudHealthTimeout  = 10 * time.Minute
 	sapcloudNodeConditions = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"
 )
 
-// sapcloudHealth contains the conditions of a Node for which the old system replaces a machine.
+// sapcloudHealth holds the conditions of a Node for which the old system replaces its machine.
 type sapcloudHealth struct {
 	disabled   bool
 	timeout    time.Duration
 	conditions []v1beta1.UnhealthyNodeCondition
 }
 
-// health reads the health settings of a machine. If a machine lacks a setting, health uses the flag of the old system.
-// If the flag is not set either, health uses the default.
+// health reads the health settings of a machine. A missing setting comes from the old system's flags or defaults.
 func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	h := sapcloudHealth{disabled: f.boolean("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
 	if d := r.flags.duration("machine-health-timeout", r.fields); d != nil {
@@ -43,8 +41,7 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	if _, found := f.get("nodeConditions"); found {
 		types = f.text("nodeConditions") // Even an empty list replaces the default.
 	}
-	// A Node is healthy if its condition Ready is True and all other listed conditions are False, because each of these
-	// conditions names a problem.
+	// A healthy Node has the condition Ready and none of the other conditions, each of which names a problem.
 	all := nodeConditions{fields: f, name: "nodeConditions"}
 	all.add(string(corev1.NodeReady), h.timeout, corev1.ConditionFalse, corev1.ConditionUnknown)
 	for name := range strings.SplitSeq(types, ",") {
@@ -56,8 +53,8 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	return h
 }
 
-// check returns the new health check for a deployment or set. The old system has no limit for the number of unhealthy
-// machines, and replaces one unhealthy machine at a time.
+// check returns the health check for a deployment or set. The old system replaces one unhealthy machine at a time,
+// however many there are.
 func (h sapcloudHealth) check(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	if h.disabled {
 		return noRemediation(name, selector)

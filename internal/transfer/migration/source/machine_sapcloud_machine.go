@@ -7,7 +7,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The old system's default timeouts.
 const (
 	sapcloudCreation     = 20 * time.Minute
 	sapcloudDrain        = 2 * time.Hour
@@ -15,15 +14,14 @@ const (
 	sapcloudVolumeDetach = 2 * time.Minute
 )
 
-// sapcloudTrue is the value with which a label has an effect.
+// sapcloudTrue is the value that activates a label.
 const sapcloudTrue = "True"
 
 func (r *sapcloudReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
 	spec := f.child("spec")
-	// The health check of the deployment or set contains the health settings. The settings of its machines are copies from
-	// the template.
+	// The health check of the deployment or set has these settings. Machines only have copies.
 	_ = r.machineSpec(spec, &machine.Spec)
 	r.converted.Object = machine
 	r.converted.Machine = r.status()
@@ -32,7 +30,6 @@ func (r *sapcloudReader) machine() {
 	r.metadata.apply(machine)
 }
 
-// machineSpec reads the spec of a machine, or of the machines in a template.
 func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapcloudHealth {
 	class := f.child("class")
 	class.ignore("apiGroup") // The old controller accepts no other group.
@@ -51,7 +48,6 @@ func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapclou
 	return r.health(f)
 }
 
-// nodeTemplate reads the part of the spec that the old system applies to Nodes.
 func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 	if r.nodeMeta(f, to) != "" {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
@@ -63,8 +59,7 @@ func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 		"providerID", "unschedulable", "configSource", "externalID")
 }
 
-// timeouts returns the timeouts of a machine. If the machine does not set a timeout, the function uses the flag of the
-// old system. If the flag is not set either, it uses the old system's default.
+// timeouts returns the timeouts of a machine. A missing timeout comes from the old system's flags or defaults.
 func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	creation := r.timeout(f, "creationTimeout", "machine-creation-timeout", sapcloudCreation)
 	if text := r.metadata.oldAnnotations[sapcloudCreationTimeout]; text != "" {
@@ -93,7 +88,7 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	}
 }
 
-// timeout returns one timeout. If the timeout is negative, the function reports a Blocker.
+// timeout returns one timeout. A negative timeout is a Blocker.
 func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Duration) time.Duration {
 	d := valueOr(r.flags.duration(flag, r.fields), fallback)
 	own := valueOr(f.duration(name), d)
@@ -104,7 +99,7 @@ func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Dur
 	return own
 }
 
-// evictRetries reports a loss if the number of evictions is limited, because Machinist only limits the time of a drain.
+// evictRetries reports a limit on the number of evictions, because Machinist only limits the time of a drain.
 func (r *sapcloudReader) evictRetries(f *fields) {
 	const name, flag = "maxEvictRetries", "machine-max-evict-retries"
 	if f.number(name) != nil || r.flags[flag] != "" {
@@ -113,7 +108,6 @@ func (r *sapcloudReader) evictRetries(f *fields) {
 	}
 }
 
-// status reads the state of a machine.
 func (r *sapcloudReader) status() *Machine {
 	status := r.fields.observe("status")
 	operation, current := status.observe("lastOperation"), status.observe("currentStatus")

@@ -11,8 +11,8 @@ import (
 // CodePreserve: Machinist preserves machines in a different way.
 const CodePreserve = "Preserve"
 
-// postponed converts labels, annotations and parts of the status that affect what the controllers do with a machine.
-// Machinist acts on the results after the old system has been removed.
+// postponed converts labels, annotations and status that affect what controllers do with a machine. Machinist acts on
+// them after the old system has been removed.
 func (r *sapcloudReader) postponed() {
 	if r.metadata.oldLabels[sapcloudForceDeletion] == sapcloudTrue {
 		r.metadata.later[v1beta1.AnnotationForceDelete] = "true"
@@ -21,8 +21,8 @@ func (r *sapcloudReader) postponed() {
 	r.preserve()
 }
 
-// priority reads the annotation that decides which machines of a set are deleted first. The autoscaler marks the
-// machines that it has selected with priority 1 and a time. These machines get Machinist's delete mark.
+// priority reads the annotation that decides which machines are deleted first. The autoscaler marks machines with
+// priority 1 and a time. These get Machinist's delete mark.
 func (r *sapcloudReader) priority() {
 	text := r.metadata.oldAnnotations[sapcloudPriority]
 	if text == "" {
@@ -37,13 +37,13 @@ func (r *sapcloudReader) priority() {
 	switch {
 	case n == 1 && r.metadata.oldAnnotations[sapcloudMarkTime] != "":
 		r.metadata.later[v1beta1.AnnotationDeleteMachine] = "true"
-	case n != v1beta1.DefaultDeletePriority: // the old system has the same default
+	case n != v1beta1.DefaultDeletePriority: // same default as in the old system
 		r.metadata.later[v1beta1.AnnotationDeletePriority] = text
 	}
 }
 
-// preserve reads whether a machine is preserved now, or will be preserved after it fails. If the annotation is on the
-// Node of the machine, only the status of the machine shows the preservation.
+// preserve reads whether a machine is preserved, or will be after it fails. If only the Node has the annotation, the
+// status of the machine shows the preservation.
 func (r *sapcloudReader) preserve() {
 	const expiry = "status.currentStatus.preserveExpiryTime"
 	until := r.fields.observe("status").observe("currentStatus").text("preserveExpiryTime")

@@ -17,14 +17,14 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// sapcloud returns a Gardener object of the given kind. metadata and spec are in YAML's flow style.
+// sapcloud returns a Gardener object. metadata and spec are in YAML's flow style.
 func sapcloud(t *testing.T, kind, metadata, spec string) *unstructured.Unstructured {
 	t.Helper()
 	return read(t, fmt.Sprintf("{apiVersion: machine.sapcloud.io/v1alpha1, kind: %s, metadata: {name: a, namespace: ns, %s}, spec: {%s}}",
 		kind, metadata, spec))
 }
 
-// sapcloudPool returns a deployment. The template of this deployment contains the settings in the spec of the machines.
+// sapcloudPool returns a deployment. The settings are in the machine spec of its template.
 func sapcloudPool(t *testing.T, metadata, spec, settings string) *unstructured.Unstructured {
 	t.Helper()
 	return sapcloud(t, "MachineDeployment", metadata, "selector: {matchLabels: {a: b}}, "+spec+
@@ -219,7 +219,7 @@ func TestStrategiesOfGardener(t *testing.T) {
 				t.Error(diff)
 			}
 			findings := codes(c)
-			// The last finding is always about the autoscaler, so it is not compared.
+			// The last finding is always about the autoscaler.
 			if got := strings.Join(findings[:len(findings)-1], ", "); got != test.findings {
 				t.Errorf("the findings are %s", got)
 			}

@@ -20,44 +20,39 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about metadata.
 const (
 	// CodeRenamed: the name is too long for Machinist, or contains a dot.
 	CodeRenamed = "Renamed"
-	// CodeReservedKey: An old object has a label or annotation in Machinist's own domain, on which Machinist would act.
+	// CodeReservedKey: an old object has a label or annotation in Machinist's own domain, on which Machinist would act.
 	CodeReservedKey = "ReservedKey"
-	// CodeOtherController: the owner that controls the object belongs to another system.
+	// CodeOtherController: the controlling owner belongs to another system.
 	CodeOtherController = "OtherController"
-	// CodeOtherOwner: the object has an owner that belongs to another system, and is deleted together with this owner.
+	// CodeOtherOwner: an owner belongs to another system. The object is deleted together with it.
 	CodeOtherOwner = "OtherOwner"
-	// CodeOtherFinalizer: the object has a finalizer of another system, which must act before the object is deleted.
+	// CodeOtherFinalizer: a finalizer of another system delays the deletion of the object.
 	CodeOtherFinalizer = "OtherFinalizer"
 	// CodeBeingDeleted: an object that is not a machine is being deleted.
 	CodeBeingDeleted = "BeingDeleted"
-	// CodeConversionFailed: the object could not be converted because of an unexpected error.
+	// CodeConversionFailed: an unexpected error prevented the conversion of the object.
 	CodeConversionFailed = "ConversionFailed"
 )
 
-// dialect describes the names that an old system uses for features that all systems have.
+// dialect holds an old system's names for features that all systems have.
 type dialect struct {
-	// groups are the API groups of the system. Objects of one group may be owners of objects of another group.
+	// groups are the API groups of the system. Owners may be in another of these groups.
 	groups []string
-	// finalizers are the finalizers that the system uses. The finalizers of the garbage collector are not included.
+	// finalizers are the finalizers of the system, without those of the garbage collector.
 	finalizers []string
-	// labels and annotations are the keys that the controllers of the system write for their own use. If an entry ends in
-	// a slash, it covers all keys of that domain.
+	// labels and annotations are keys that the controllers write for their own use. A final slash covers all keys of a
+	// domain.
 	labels, annotations []string
-	// autoscaler is the domain of the annotations in which cluster-autoscaler stores the minimum and maximum sizes of a
-	// group, such as cluster.k8s.io. The domain is empty if the system has no such annotations.
+	// autoscaler is the domain of the annotations with the sizes for cluster-autoscaler, such as cluster.k8s.io. It may
+	// be empty.
 	autoscaler string
-	// revision is the annotation that contains the revision of a deployment or set, or empty if the system has no such
-	// annotation.
-	revision string
+	revision   string
 }
 
-// metadata is the converted metadata of an old object.
 type metadata struct {
-	// fields is the old metadata. Conversions that are specific to a system use the old labels and annotations.
 	*fields
 	oldName           string
 	oldLabels         map[string]string
@@ -66,12 +61,11 @@ type metadata struct {
 	labels            map[string]string
 	annotations       map[string]string
 	later             map[string]string
-	controller        *metav1.OwnerReference // if it is an object of the old system
+	controller        *metav1.OwnerReference // nil for owners of other systems
 	deletionRequested bool
 }
 
-// convert calls read to convert an object, and then reports each field that read has not read. If read panics, convert
-// reports a Blocker.
+// convert calls read to convert an object, and reports each field that was not read. A panic causes a Blocker.
 func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
 	defer func() {
 		if recover() != nil { // The value of the panic may contain a secret.
@@ -87,8 +81,7 @@ func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted))
 	return c
 }
 
-// readRole calls the function in read for the given role. If the old system has no kind with this role, readRole
-// reports a Blocker.
+// readRole calls the function for the role. A role without a kind is a Blocker.
 func (f *fields) readRole(role Role, read map[Role]func()) {
 	if as, found := read[role]; found {
 		as()
@@ -98,8 +91,8 @@ func (f *fields) readRole(role Role, read map[Role]func()) {
 	f.ignoreAll()
 }
 
-// metadata reads the metadata of an old object. metadata converts what all systems have in common: names, owners,
-// labels, annotations, and the autoscaler's minimum and maximum sizes.
+// metadata converts the metadata that all systems have: names, owners, labels, annotations, and the sizes for the
+// autoscaler.
 func (d *dialect) metadata(f *fields, role Role) metadata {
 	m := metadata{fields: f.child("metadata"), later: map[string]string{}}
 	m.ignore("namespace", "uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "selfLink",
@@ -145,7 +138,6 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	return m
 }
 
-// apply sets the metadata of the new object.
 func (m *metadata) apply(to client.Object) {
 	to.SetName(m.name)
 	if len(m.labels) > 0 {
@@ -156,7 +148,6 @@ func (m *metadata) apply(to client.Object) {
 	}
 }
 
-// shorten returns a name that Machinist accepts for an object with the given role.
 func (m *metadata) shorten(name string, role Role) string {
 	longest := map[Role]int{
 		RoleDeployment: v1beta1.MaxMachineDeploymentNameLength,
@@ -171,9 +162,8 @@ func (m *metadata) shorten(name string, role Role) string {
 	return short
 }
 
-// shortName returns a name unchanged if it contains no dot and has at most longest characters. Otherwise it cuts the
-// name, replaces dots, and appends a hash of the whole name. The result depends only on the name, so it is always the
-// same. If longest is 0, the name is never changed.
+// shortName returns a name without dots and with at most longest characters. A changed name ends with a hash of the
+// whole name. If longest is 0, the name is not changed.
 func shortName(name string, longest int) string {
 	if longest == 0 || len(name) <= longest && !strings.Contains(name, ".") {
 		return name
@@ -185,8 +175,8 @@ func shortName(name string, longest int) string {
 	return strings.TrimRight(name, "-") + "-" + hash
 }
 
-// owners sets the controller of an object if the controller belongs to the old system. A controller of another system
-// would create another object, or delete the new one.
+// owners sets the controller of an object if it belongs to the old system. Another controller would create another
+// object, or delete the new one.
 func (d *dialect) owners(m *metadata) {
 	for _, f := range m.objects("ownerReferences") {
 		owner := metav1.OwnerReference{APIVersion: f.text("apiVersion"), Kind: f.text("kind"), Name: f.text("name"),
@@ -209,15 +199,13 @@ func (d *dialect) owners(m *metadata) {
 	}
 }
 
-// labelsOf returns the labels that the new object gets.
 func (d *dialect) labelsOf(f *fields, old map[string]string) map[string]string {
 	return withoutReserved(f, "labels", withoutKeys(old, d.labels))
 }
 
-// annotationsOf returns the annotations that the new object gets.
 func (d *dialect) annotationsOf(f *fields, old map[string]string) map[string]string {
 	all := withoutKeys(old, d.annotations)
-	// If the new object had this annotation, kubectl apply would remove the fields that are missing in the old manifest.
+	// With this annotation, kubectl apply would remove the fields that the old manifest lacks.
 	delete(all, corev1.LastAppliedConfigAnnotation)
 	delete(all, d.revision)
 	if d.autoscaler != "" {
@@ -232,7 +220,6 @@ const (
 	autoscalerMax = "/cluster-api-autoscaler-node-group-max-size"
 )
 
-// autoscalerBounds renames the annotations with the minimum and maximum sizes for the autoscaler.
 func (d *dialect) autoscalerBounds(m *metadata) {
 	if d.autoscaler == "" {
 		return
@@ -247,8 +234,7 @@ func (d *dialect) autoscalerBounds(m *metadata) {
 	}
 }
 
-// withoutKeys returns a copy of the map without the given keys. If an entry of keys ends in a slash, it covers all keys
-// of that domain.
+// withoutKeys returns a copy of the map without the keys. A final slash covers all keys of a domain.
 func withoutKeys(all map[string]string, keys []string) map[string]string {
 	rest := map[string]string{}
 	maps.Copy(rest, all)
@@ -260,8 +246,8 @@ func withoutKeys(all map[string]string, keys []string) map[string]string {
 	return rest
 }
 
-// withoutReserved removes keys in Machinist's own domain from the map. These keys had no effect in the old system, but
-// Machinist would act on them.
+// withoutReserved removes keys in Machinist's own domain. They had no effect in the old system, but Machinist would act
+// on them.
 func withoutReserved(f *fields, name string, all map[string]string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if reserved(key) {
@@ -278,10 +264,9 @@ func reserved(key string) bool {
 	return domain == v1beta1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1beta1.GroupVersion.Group)
 }
 
-// templateMeta reads the metadata in the template of a deployment or set.
 func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	m := f.child("metadata")
-	// The old systems ignore these names and namespaces: a machine gets a generated name, and the namespace of its set.
+	// The old systems ignore these fields: a machine gets a generated name, and the namespace of its set.
 	m.ignore("creationTimestamp", "name", "generateName", "namespace")
 	m.reportLoss("Machinist's templates only have labels and annotations.", "finalizers", "ownerReferences")
 	meta := v1beta1.TemplateMeta{
@@ -296,8 +281,8 @@ func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	return meta
 }
 
-// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node of the machine, and returns the
-// name in spec.metadata, or "" if there is none.
+// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node. It returns the name in it, or
+// "".
 func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
 	m := f.child("metadata")
 	m.ignore("creationTimestamp", "namespace", "generateName")
@@ -307,7 +292,6 @@ func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string
 	return m.text("name")
 }
 
-// taints reads a list of taints.
 func (f *fields) taints(name string) (all []corev1.Taint) {
 	seen := map[string]bool{}
 	for _, t := range f.objects(name) {
@@ -327,7 +311,6 @@ func (f *fields) taints(name string) (all []corev1.Taint) {
 	return all
 }
 
-// readSelector reads a label selector, and returns it unchanged.
 func readSelector(s *fields) metav1.LabelSelector {
 	selector := metav1.LabelSelector{MatchLabels: s.textMap("matchLabels")}
 	for _, e := range s.objects("matchExpressions") {
@@ -337,7 +320,6 @@ func readSelector(s *fields) metav1.LabelSelector {
 	return selector
 }
 
-// keysOf returns the label keys that a selector contains.
 func keysOf(selector metav1.LabelSelector) []string {
 	keys := slices.Sorted(maps.Keys(selector.MatchLabels))
 	for _, e := range selector.MatchExpressions {
@@ -351,9 +333,8 @@ func (d *dialect) isOwn(label string) bool {
 	return len(withoutKeys(map[string]string{label: ""}, d.labels)) == 0
 }
 
-// selector reads a label selector, and checks that Machinist accepts it: the selector must match the labels in the
-// template. The new template does not contain labels that the old system wrote for its own use. So the new selector
-// does not contain the keys of these labels either.
+// selector reads a label selector, which must match the labels in the template. The new template lacks the labels that
+// the old system wrote for its own use, so the selector drops them.
 func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.LabelSelector {
 	const name = "selector"
 	selector := readSelector(f.child(name))
@@ -379,7 +360,6 @@ func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.L
 	return selector
 }
 
-// reservedKey reports the keys of a selector that are in Machinist's own domain.
 func (f *fields) reservedKey(name string, keys []string) (found bool) {
 	for _, key := range keys {
 		if reserved(key) {
@@ -391,7 +371,7 @@ func (f *fields) reservedKey(name string, keys []string) (found bool) {
 	return false
 }
 
-// duration returns the value of an old process's flag as a duration, or nil if the flag is not set.
+// duration returns the value of a flag, or nil if the flag is not set.
 func (f Flags) duration(name string, to *fields) *time.Duration {
 	text := f[name]
 	if text == "" {

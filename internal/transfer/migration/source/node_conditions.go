@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeConditions collects conditions of Nodes that make a machine unhealthy. As in Machinist's health checks, each pair
-// of type and status occurs once.
+// nodeConditions collects conditions of Nodes that make a machine unhealthy. Each pair of type and status occurs once,
+// as in Machinist's health checks.
 type nodeConditions struct {
 	// fields and name identify the old field in findings.
 	fields *fields
@@ -21,15 +21,14 @@ type nodeConditions struct {
 	list   []v1beta1.UnhealthyNodeCondition
 }
 
-// maxNodeConditions is the maximum number of conditions that a health check can have.
 const maxNodeConditions = 64
 
-// kubernetesConditions are the conditions that each Node has.
+// kubernetesConditions are the conditions of every Node.
 var kubernetesConditions = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
 	corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
 
-// add adds a condition. A machine becomes unhealthy after the condition has had one of the statuses for the timeout. If
-// the same status is added twice, the shorter timeout applies.
+// add adds a condition. A machine becomes unhealthy after one of the statuses has lasted for the timeout. For the same
+// status, the shorter timeout applies.
 func (n *nodeConditions) add(name string, timeout time.Duration, statuses ...corev1.ConditionStatus) {
 	corrected := strings.TrimSpace(name)
 	for _, known := range kubernetesConditions {
@@ -66,7 +65,7 @@ func (n *nodeConditions) addStatus(name corev1.NodeConditionType, status corev1.
 	}
 }
 
-// allMachines returns the limit 100%, so that all machines may be replaced at the same time.
+// allMachines returns 100%: all machines may be replaced at the same time.
 func allMachines() *intstr.IntOrString {
 	all := intstr.FromString("100%")
 	return &all

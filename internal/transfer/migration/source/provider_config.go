@@ -10,22 +10,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about instance descriptions of Kubermatic's machine-controller.
 const (
-	// CodeFromEnvironment: the old controller reads a value from its environment variables.
+	// CodeFromEnvironment: the old controller reads a value from its environment.
 	CodeFromEnvironment = "FromEnvironment"
-	// CodeUserData: the user data for new instances is not migrated, or expires after some time.
+	// CodeUserData: the user data for new instances is not migrated, or expires.
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is the key of a list of SSH public keys in an instance description of Kubermatic's machine-controller.
-// In the old object, the list is next to the part for the cloud. Drivers expect it in this part.
+// sshPublicKeys is the key of the SSH public keys in an instance description. Old objects have it next to the part for
+// the cloud, and drivers expect it in this part.
 const sshPublicKeys = "sshPublicKeys"
 
-// providerConfig reads an instance description. The class is created from the part for the cloud. machine-controller
-// generated user data from the other parts. These parts are lost, unless userData names a Secret that contains the
-// generated user data. reportedBySet is true for a machine if its set has already reported this loss. providerConfig
-// returns nil if there is no valid description.
+// providerConfig reads an instance description. The class comes from the part for the cloud. The other parts are the
+// input of generated user data. They are lost unless userData names the Secret with the result. reportedBySet means
+// that the set has reported this loss. The result is nil without a valid description.
 func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {
@@ -60,7 +58,6 @@ func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	return class
 }
 
-// reportUserData reads the fields from which the old controller generated the user data.
 func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
 		if value, found := f.get(name); found && !empty(value) && userData == nil && !reportedBySet {
@@ -76,16 +73,16 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	}
 }
 
-// byKind reads a description with a kind instead of cloudProvider. The early Cluster API has such descriptions.
+// byKind reads a description of the early Cluster API, with a kind instead of cloudProvider.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
-	// The driver reads all these fields, and reports fields that it does not know.
+	// The driver reads all these fields and reports unknown ones.
 	f.ignoreAll()
 	return class
 }
 
-// resolve reads the variables in a description. resolve replaces each literal variable by its value, and collects the
-// variables that refer to a Secret or ConfigMap.
+// resolve replaces literal variables in a description by their values. It collects variables that refer to a Secret or
+// ConfigMap.
 func (c *Class) resolve(f *fields, spec map[string]any, name string) {
 	r := resolver{class: c, fields: f}
 	c.Spec = map[string]any{}
@@ -99,8 +96,8 @@ type resolver struct {
 	fields *fields
 }
 
-// value returns a copy of a part of the description, in which variables are resolved. path is the path of this part in
-// the description, and name is its path in the fields.
+// value returns a copy of a part of the description with resolved variables. path is its path in the description, and
+// name its path in the fields.
 func (r *resolver) value(raw any, path []string, name string) any {
 	switch value := raw.(type) {
 	case map[string]any:
@@ -123,8 +120,7 @@ func (r *resolver) value(raw any, path []string, name string) any {
 	return raw
 }
 
-// isVariable reports whether an object is a variable, which means that it describes where a value comes from. An empty
-// object is not a variable, because it may be an empty map.
+// isVariable reports whether an object describes the source of a value. An empty object may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
 		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
@@ -134,9 +130,9 @@ func isVariable(object map[string]any) bool {
 	return len(object) > 0
 }
 
-// variable reads a variable. Like the old controller, variable uses a complete reference first, then the literal value,
-// and then the environment. A reference stays in the description until its value is read. So the name of the class
-// depends on the reference, and not on the value.
+// variable reads a variable. Like the old controller, it prefers a complete reference, then the literal value, and then
+// the environment. A reference is resolved later, so the name of the class depends on the reference and not on the
+// value.
 func (r *resolver) variable(object map[string]any, path []string, name string) any {
 	f := r.fields.addChild(object, r.fields.pathOf(name))
 	secret, configMap := f.reference("secretKeyRef", "Secret"), f.reference("configMapKeyRef", "ConfigMap")
@@ -169,11 +165,11 @@ func scalar(value any) bool {
 	return false
 }
 
-// reference returns a reference to one entry of a Secret or ConfigMap, or nil if the reference is incomplete, because
-// the old controller ignores such references.
+// reference returns a reference to one entry of a Secret or ConfigMap. An incomplete reference is nil, because the old
+// controller ignores it.
 func (f *fields) reference(name, kind string) *KeyRef {
 	r := f.child(name)
-	// The reference has the type ObjectReference of Kubernetes. The other fields of this type have no effect here.
+	// The other fields of an ObjectReference have no effect here.
 	r.ignore("kind", "apiVersion", "uid", "resourceVersion", "fieldPath")
 	ref := &KeyRef{Kind: kind, Namespace: r.text("namespace"), Name: r.text("name"), Key: r.text("key")}
 	if ref.Namespace == "" || ref.Name == "" || ref.Key == "" {

@@ -12,11 +12,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeBounded: a number is outside of the range that Machinist allows, and is replaced by the nearest allowed number.
+// CodeBounded: a number outside of Machinist's range is replaced by the nearest allowed number.
 const CodeBounded = "Bounded"
 
-// bounded returns a number from 0 to most. If the field is missing, bounded returns fallback. If the number is outside
-// of this range, bounded reports a Blocker and returns fallback.
+// bounded returns a number from 0 to most. A missing field has the value fallback. A number outside of the range causes
+// a Blocker.
 func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	n := f.number(name)
 	if n == nil {
@@ -29,7 +29,6 @@ func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	return n
 }
 
-// historyLimit returns the number of old sets to keep, but not more than Machinist allows.
 func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	const most = 100
 	n := valueOr(f.number(name), fallback)
@@ -44,8 +43,8 @@ func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	return &n
 }
 
-// progressDeadline returns the time for which a rollout may make no progress. The old field contains this time in
-// seconds. Machinist requires a time that is longer than minReadySeconds.
+// progressDeadline returns how long a rollout may make no progress. The old field is in seconds. Machinist requires
+// more than minReadySeconds.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
 	seconds := *f.bounded(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
@@ -56,8 +55,7 @@ func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) 
 	return asDuration(time.Duration(seconds) * time.Second)
 }
 
-// rollingUpdate reads maxSurge and maxUnavailable. If a value is not set, the old system's default applies: surge or
-// unavailable.
+// rollingUpdate reads maxSurge and maxUnavailable. The arguments are the old system's defaults.
 func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate {
 	r := &v1beta1.RollingUpdate{
 		MaxSurge:       f.numberOrPercentage("maxSurge", surge),
@@ -72,7 +70,7 @@ func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate 
 
 var percentage = regexp.MustCompile(`^[0-9]{1,9}%$`)
 
-// numberOrPercentage returns a number of machines or a percentage. If the field is missing, bounded returns fallback.
+// numberOrPercentage returns a number of machines or a percentage. A missing field has the value fallback.
 func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrString {
 	value := intstr.FromInt32(fallback)
 	raw, found := f.get(name)
@@ -93,13 +91,13 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 }
 
 func isZero(n *intstr.IntOrString) bool {
-	// The percentage is applied to one machine and rounded up. So only 0% results in 0.
+	// Rounded up for one machine, only 0% is 0.
 	value, err := intstr.GetScaledValueFromIntOrPercent(n, 1, true)
 	return err == nil && value == 0
 }
 
-// noRemediation returns a health check for machines that the old system never replaced. The health check replaces no
-// machine. Without such a health check, Machinist's built-in policy would replace these machines.
+// noRemediation returns a health check for machines that the old system never replaced. Without it, Machinist's
+// built-in policy would replace them.
 func noRemediation(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	check := &v1beta1.MachineHealthCheck{}
 	check.Name = name

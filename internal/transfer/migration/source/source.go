@@ -18,25 +18,22 @@ import (
 
 // System is an old system whose fleets Machinist can migrate.
 type System interface {
-	// Group returns the API group of the system's machines. A Migration names the system by this group.
+	// Group returns the API group of the system's machines. Migrations name the system by it.
 	Group() string
-	// Kinds returns the kinds of the system in the order in which they are read. A kind comes before the kinds that refer
-	// to it.
+	// Kinds returns the kinds of the system. A kind comes before the kinds that refer to it.
 	Kinds() []Kind
-	// Leases returns the Leases of the system's controllers. If a Lease has no namespace here, it is in the namespace of
-	// the controllers or in the namespace of the objects.
+	// Leases returns the Leases of the system's controllers. A Lease without a namespace is in the namespace of the
+	// controllers or of the objects.
 	Leases() []types.NamespacedName
-	// NodeTraces returns the labels, annotations and other traces of the system on Nodes.
+	// NodeTraces returns the traces of the system on Nodes.
 	NodeTraces() NodeTraces
-	// Convert converts one object of the system to objects of Machinist. It does not return an error. If the object cannot
-	// be converted, the result contains a Blocker.
+	// Convert converts one object. If that is impossible, the result contains a Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }
 
-// Role describes what the objects of a kind are for, such as machines or sets.
+// Role is the purpose of a kind, such as machines or sets.
 type Role string
 
-// The roles.
 const (
 	RoleClass       Role = "class"
 	RoleDeployment  Role = "deployment"
@@ -53,11 +50,10 @@ type Kind struct {
 	Resource string
 	// ClusterScoped is true if objects of the kind have no namespace.
 	ClusterScoped bool
-	// Optional is true if some installations do not have the kind.
+	// Optional is true if some installations lack the kind.
 	Optional bool
 }
 
-// kindsOf returns a function with which a system describes its namespaced kinds of one group and version.
 func kindsOf(group, version string) func(role Role, kind, resource string) Kind {
 	return func(role Role, kind, resource string) Kind {
 		return Kind{Role: role, Resource: resource,
@@ -65,49 +61,43 @@ func kindsOf(group, version string) func(role Role, kind, resource string) Kind 
 	}
 }
 
-// Flags are flags of the old controllers that affect the meaning of objects. The keys are the names of the flags
-// without dashes.
+// Flags are flags of the old controllers that affect the meaning of objects. The keys have no dashes.
 type Flags map[string]string
 
-// NodeTraces are the traces of an old system on the Nodes of its machines. The migrator removes them when the migration
-// is committed. If a key ends in a slash, it covers all keys of that domain.
+// NodeTraces are the traces of an old system on Nodes. The migrator removes them at the commit. A key with a final
+// slash covers all keys of a domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked contains annotations that other systems may set, too. If the old system has set such an annotation, it has
-	// also set a second annotation as a mark. In the map, the key is this second annotation, and the value is the first
-	// annotation. If the second annotation exists, the migrator removes both annotations. Otherwise it removes neither of
-	// them.
+	// Marked maps an annotation of the old system to another annotation, which other systems may set too. The migrator
+	// removes both if the first one exists, and neither otherwise.
 	Marked map[string]string
-	// Taints are the keys of taints. The effect of a taint does not matter.
+	// Taints are the keys of taints, whatever their effect is.
 	Taints []string
-	// OwnerGroups are API groups. Owner references to objects of these groups are removed.
+	// OwnerGroups are API groups whose owner references are removed.
 	OwnerGroups []string
 }
 
-// Converted is the result of the conversion of one old object.
+// Converted is the result of converting one old object.
 type Converted struct {
-	// Object is the new object: a *v1beta1.MachineDeployment, *v1beta1.MachineSet, *v1beta1.Machine or
-	// *v1beta1.MachineHealthCheck with a name, labels, annotations and a spec. The caller sets the namespace, the owner
-	// references, the finalizers, and the references to classes, Secrets and providers. Object is nil for a class. Object
-	// is also nil if the old object is not converted.
+	// Object is the new MachineDeployment, MachineSet, Machine or MachineHealthCheck. The caller sets its namespace,
+	// owner references, finalizers, and references to classes, Secrets and providers. Object is nil for classes, and
+	// for objects that are not converted.
 	Object client.Object
-	// Class describes the instances. The description comes from an old class, or from the old object itself. Class is nil
-	// if ClassName is set.
+	// Class describes the instances. It comes from an old class or from the old object itself. It is nil if ClassName
+	// is set.
 	Class *Class
-	// ClassName is the name of the old class to which the old object refers. The class is in the same namespace as the old
-	// object.
+	// ClassName is the old class to which the object refers, in the same namespace.
 	ClassName string
-	// Check is a new health check for a deployment or set. Check is set if the old system checked the health of the
-	// machines without a separate object. Check has the same selector as Object.
+	// Check is a new health check for a deployment or set, with its selector. It is set if the old system checked
+	// health without a separate object.
 	Check *v1beta1.MachineHealthCheck
-	// Machine is the state of the old machine. It is only set for RoleMachine.
+	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
-	// Later contains annotations on which Machinist must not act before the old system has been removed. Object gets these
-	// annotations after that.
+	// Later are annotations that Object gets after the old system has been removed.
 	Later map[string]string
-	// Findings are problems and losses that the user must know. The paths in the findings are relative to the old object.
+	// Findings are problems and losses for the user. Their paths are relative to the old object.
 	Findings []provider.Finding
 }
 
@@ -123,12 +113,12 @@ func (c Converted) Blocked() bool {
 
 // Machine is the state of a single old machine.
 type Machine struct {
-	// Owner is the UID of the set that controls the machine, or empty if no set controls the machine.
+	// Owner is the UID of the controlling set, or empty.
 	Owner types.UID
-	// ProviderID is the provider ID in the old object. It may be empty. The format may differ from that of Machinist's
+	// ProviderID is the provider ID in the old object. It may be empty, or differ from the format of Machinist's
 	// driver.
 	ProviderID string
-	// NodeName is the name of the Node in the old object. It may be empty.
+	// NodeName is the name of the Node in the old object, or empty.
 	NodeName string
 	// Deleting is true if the deletion of the machine was requested.
 	Deleting bool
@@ -140,30 +130,27 @@ type Machine struct {
 
 // Class is a description of instances in the old system.
 type Class struct {
-	// Name is the name of the MachineClass that the migration creates. If Name is empty, ContentName generates a name from
-	// the content.
+	// Name is the name of the new MachineClass. If it is empty, ContentName generates a name.
 	Name string
 	// Provider is the name of the cloud in the old system.
 	Provider string
-	// Spec is the description of the instance. Spec is the same JSON object as in the old object.
+	// Spec is the description of the instance, as in the old object.
 	Spec map[string]any
 	// Path is the path of Spec in the old object.
 	Path string
-	// Values are the parts of Spec that refer to a Secret or ConfigMap. The values in the Secret or ConfigMap replace
-	// these parts.
+	// Values are the parts of Spec whose values are in a Secret or ConfigMap.
 	Values []Value
-	// Credentials are the Secrets that contain the credentials. If several Secrets contain the same key, the last Secret
-	// takes precedence.
+	// Credentials are the Secrets with the credentials. For equal keys, the last Secret takes precedence.
 	Credentials []types.NamespacedName
-	// UserData is the Secret with the user data, or nil if the old system generated the user data.
+	// UserData is the Secret with the user data, or nil if the old system generated it.
 	UserData *KeyRef
-	// Capacity is the capacity of a Node of the class, or nil if the old object does not contain the capacity.
+	// Capacity is the capacity of a Node of the class, or nil if unknown.
 	Capacity *v1beta1.ClassCapacity
 }
 
-// Value is a part of a description whose value is stored in a Secret or ConfigMap.
+// Value is a part of a description whose value is in a Secret or ConfigMap.
 type Value struct {
-	// Path is the path of this part in Class.Spec. List indexes are decimal numbers.
+	// Path is the path of the part in Class.Spec. List indexes are decimal numbers.
 	Path []string
 	From KeyRef
 }
@@ -177,11 +164,10 @@ type KeyRef struct {
 	Key       string
 }
 
-// ContentName generates a name for a class that has no name. Classes with equal content get the same name. The name
-// contains a hash of the content. The content contains references to Secrets instead of their values, so the hash does
-// not depend on secret values.
+// ContentName generates a class name from a hash of the content. The content has references to Secrets instead of their
+// values.
 func (c *Class) ContentName(prefix string) string {
-	data, _ := json.Marshal(struct { // Values that were decoded from JSON can be encoded.
+	data, _ := json.Marshal(struct { // Decoded JSON can always be encoded.
 		Provider    string
 		Spec        map[string]any
 		Credentials []types.NamespacedName
@@ -192,9 +178,8 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether two classes create equal instances. If the class of a Machine and the class of its set
-// create equal instances, the Machine uses the class of the set. The comparison ignores user data and capacity. User
-// data and capacity only matter for new instances, and an old Machine does not contain them.
+// SameInstances reports whether two classes create equal instances. A Machine then uses the class of its set. User data
+// and capacity are ignored: they only matter for new instances, and an old Machine does not have them.
 func (c *Class) SameInstances(other *Class) bool {
 	description := func(c *Class) *Class {
 		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
@@ -202,7 +187,7 @@ func (c *Class) SameInstances(other *Class) bool {
 	return equality.Semantic.DeepEqual(description(c), description(other))
 }
 
-// Systems returns all supported systems, by API group.
+// Systems returns all supported systems by API group.
 func Systems() map[string]System {
 	all := map[string]System{}
 	for _, s := range systems {
@@ -211,7 +196,6 @@ func Systems() map[string]System {
 	return all
 }
 
-// systems has one entry for each supported API group.
 var systems = []System{
 	machineK8s{provider.SourceMachineK8s},
 	machineK8s{provider.SourceMachinesK8s},

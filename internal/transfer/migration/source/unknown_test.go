@@ -13,27 +13,24 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaque lists the names of objects whose fields are not checked. These are maps with arbitrary keys, the status,
-// descriptions that a driver reads, and objects that are reported as one loss.
+// opaque names objects whose fields are not checked: maps with arbitrary keys, the status, descriptions for a driver,
+// and objects that are lost as a whole.
 var opaque = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
 }
 
-// opaqueIn lists further names of such objects for a single system, and names of objects that the system ignores
-// completely.
+// opaqueIn names further such objects of a single system, and objects that the system ignores.
 var opaqueIn = map[string][]string{
 	provider.SourceGardener:  {"providerSpec", "capacity", "virtualCapacity", "rollbackTo", "machineClass"},
 	provider.SourceOpenShift: {"value", "remediationTemplate"},
 }
 
-// level is an object that is nested in an old object, together with its path.
 type level struct {
 	path   string
 	object map[string]any
 }
 
-// add adds a field to the object, and returns the path of the field.
 func (l level) add(name string, value any) (path string) {
 	l.object[name] = value
 	if l.path == "" {
@@ -42,11 +39,11 @@ func (l level) add(name string, value any) (path string) {
 	return l.path + "." + name
 }
 
-// levels returns all objects nested in an old object whose fields are checked.
+// levels returns all nested objects whose fields are checked.
 func levels(group string, object map[string]any, path string) []level {
 	if _, own := object["kind"]; own && path != "" && object["cloudProvider"] == nil && object["apiVersion"] != nil &&
 		object["name"] == nil {
-		return nil // A description with its own kind is read by the driver.
+		return nil // The driver reads a description with its own kind.
 	}
 	all := []level{{path, object}}
 	prefix := path
@@ -72,8 +69,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// completeSamples returns the samples for which the conversion checks all fields. In the other samples, one finding can
-// cover several fields.
+// completeSamples returns the samples whose fields are all checked. In the others, one finding can cover several
+// fields.
 func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")
@@ -110,7 +107,7 @@ func TestUnknownFieldsAreReportedAtEveryLevel(t *testing.T) {
 	}
 }
 
-// FuzzUnknownField adds an unknown field with an arbitrary name and value at an arbitrary place.
+// FuzzUnknownField adds an unknown field at an arbitrary place.
 //
 // Rule: migration-loses-nothing-silently.
 func FuzzUnknownField(f *testing.F) {

@@ -27,9 +27,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Readers must be able to apply every manifest in the documentation: the API server accepts the manifest with strict
-// validation, and the driver of the simulated cloud accepts the providerSpec. A YAML block without apiVersion and kind
-// shows only a part of an object. The test only parses such a block.
+// The API server must accept every manifest in the documentation with strict validation, and the simulated cloud must
+// accept its providerSpec. A YAML block without apiVersion and kind shows only a part of an object, so the test only
+// parses it.
 //
 // Rule: bad-input-names-field.
 func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
@@ -73,8 +73,8 @@ func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
 	}
 }
 
-// If a manifest in the documentation is for the simulated cloud, it may use only regions, instance types and images
-// from the catalog of this cloud, and only the Secrets of the example.
+// Manifests for the simulated cloud may use only regions, instance types and images of its catalog, and only the
+// Secrets of the example.
 func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	offers := catalog.Default()
 	names := map[string][]string{}
@@ -115,8 +115,7 @@ func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	}
 }
 
-// The health check in the documentation must be equal to the health check in the examples, because other tests cover
-// only the examples.
+// Other tests cover only the health check in the examples, so the documentation must contain the same health check.
 func TestHealthPageQuotesExample(t *testing.T) {
 	example, err := os.ReadFile("health/workers.yaml")
 	if err != nil {
@@ -127,8 +126,7 @@ func TestHealthPageQuotesExample(t *testing.T) {
 	}
 }
 
-// Every manifest in the documentation must be in a fenced YAML block, or in a here document that is passed to kubectl.
-// The tests above do not find manifests in other places.
+// The other tests find manifests only in fenced YAML blocks, and in here documents that are passed to kubectl.
 func TestEveryManifestInDocsIsChecked(t *testing.T) {
 	inside := map[string]int{}
 	for _, b := range blocks(t) {
@@ -144,11 +142,10 @@ func TestEveryManifestInDocsIsChecked(t *testing.T) {
 
 var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 
-// block is one YAML document in the documentation.
 type block struct{ file, at, text string }
 
-// object returns the decoded block. If the block has neither an apiVersion nor a kind, it shows only a part of an
-// object, and complete is false.
+// object returns the decoded block. The result complete is false if the block has neither an apiVersion nor a kind, and
+// so shows only a part of an object.
 func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {
@@ -162,7 +159,6 @@ func (b block) object() (object *unstructured.Unstructured, complete bool, err e
 	return object, kind != "", nil
 }
 
-// pages returns the texts of all Markdown files, with their paths as keys.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -195,8 +191,8 @@ var (
 	heredoc = regexp.MustCompile(`kubectl .*-f - <<'?([A-Z]+)'?$`)
 )
 
-// blocks returns all YAML documents in the documentation: the documents in YAML blocks, and those that shell blocks
-// pass to kubectl. The result does not contain the indentation of the blocks.
+// blocks returns all YAML documents in YAML blocks, and those that shell blocks pass to kubectl, without their
+// indentation.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	var all []block

@@ -25,7 +25,7 @@ const (
 //go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
 var files embed.FS
 
-// Set is the example fleet for one provider. Its value is the name of the provider. The sets have different classes,
+// Set is the example fleet for one provider. Its value is the name of the provider. The sets differ in their classes,
 // credentials and user data.
 type Set string
 
@@ -40,8 +40,8 @@ const (
 // Credentials returns the name of the Secret that contains the credentials of the set.
 func (s Set) Credentials() string { return string(s) + "-credentials" }
 
-// UserData returns the name of the Secret that contains the user data of the set. Each set uses other names for its
-// Secrets, so that a user can apply all sets in one namespace.
+// UserData returns the name of the Secret with the user data of the set. Each set has its own names for Secrets, so
+// that a user can apply all sets in one namespace.
 func (s Set) UserData() string {
 	if s == Sim {
 		return UserDataSecret
@@ -49,11 +49,11 @@ func (s Set) UserData() string {
 	return string(s) + "-user-data"
 }
 
-// Objects returns the objects of the set, in the order in which they must be created. The objects have no namespace.
+// Objects returns the objects of the set without a namespace, in the order of their creation.
 func (s Set) Objects() ([]client.Object, error) {
 	return manifest.Decode(files, string(s)+"/*.yaml", clientgoscheme.AddToScheme, v1beta1.AddToScheme)
 }
 
-// Fleet returns the objects of the example fleet for the simulated cloud, in the order in which they must be created.
-// The objects have no namespace.
+// Fleet returns the objects of the example fleet for the simulated cloud, without a namespace, in the order of their
+// creation.
 func Fleet() ([]client.Object, error) { return Sim.Objects() }

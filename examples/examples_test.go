@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// documents returns all manifests in this folder, with their file names as keys.
+// documents returns all manifests in this folder by their file names.
 func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string][]*unstructured.Unstructured{}
@@ -65,7 +65,7 @@ func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 
 func TestAPIServerAcceptsEveryExample(t *testing.T) {
 	c := env.Client(t)
-	// The sets use the same names for some objects, so the test creates each set in a namespace of its own.
+	// The sets use the same names for some objects, so each set needs its own namespace.
 	namespaces := map[string]string{}
 	count := 0
 	for path, objects := range documents(t) {
@@ -96,8 +96,7 @@ func TestAPIServerAcceptsEveryExample(t *testing.T) {
 	}
 }
 
-// ofAnotherModule reports whether the driver for a manifest is in another Go module. Tests in that module check the
-// manifest.
+// ofAnotherModule reports whether the driver for a manifest is in another Go module, whose tests check the manifest.
 func ofAnotherModule(path string) bool {
 	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack} {
 		if strings.HasPrefix(path, string(set)+"/") {
@@ -107,8 +106,7 @@ func ofAnotherModule(path string) bool {
 	return false
 }
 
-// Two sets must not use the same name for a Secret, because a user who applies both sets in one namespace would
-// overwrite the first Secret.
+// A user who applies two sets in one namespace would overwrite a shared Secret.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
 	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
@@ -132,8 +130,7 @@ func TestNoTwoSetsShareASecret(t *testing.T) {
 	}
 }
 
-// templates returns the machine templates of all deployments in the examples, with the names of the deployments as
-// keys.
+// templates returns the machine templates of all deployments in the examples, by the names of the deployments.
 func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
 	t.Helper()
 	found := map[string]v1beta1.MachineTemplateSpec{}
@@ -155,9 +152,8 @@ func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[st
 	return found
 }
 
-// All Machines and templates must have the label for the type version: every later version of the API treats a Machine
-// without the label like a Machine of the current version. The test checks the examples in this folder and in the
-// documentation.
+// Every later version of the API treats a Machine without the label like a Machine of the current version. Therefore
+// all Machines and templates in the examples and the documentation need the label.
 func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 	machines := map[string]bool{}
 	for path, objects := range documents(t) {
@@ -178,7 +174,6 @@ func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 	}
 }
 
-// checkTypeVersion fails the test if a Machine or a machine template has no type version.
 func checkTypeVersion(t *testing.T, at string, o *unstructured.Unstructured) {
 	t.Helper()
 	labels, isMachine := o.GetLabels(), o.GetKind() == "Machine"
@@ -244,7 +239,7 @@ func TestExamplesHaveValidReferencesAndProviderSpecs(t *testing.T) {
 }
 
 func TestUserDataContainsWhatANodeNeeds(t *testing.T) {
-	// Real clouds set the host name of an instance. In the simulated cloud, the user data must set the host name.
+	// Real clouds set the host name of an instance. In the simulated cloud, the user data must set it.
 	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.Libvirt: "",
 		examples.OpenStack: ""} {
 		t.Run(string(set), func(t *testing.T) { checkUserData(t, set, hostname) })

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// The results of health checks in Argo CD and in Flux.
+// Results of health checks in Argo CD and in Flux.
 const (
 	healthy, degraded, suspended, progressing = "Healthy", "Degraded", "Suspended", "Progressing"
 	current, failed, inProgress               = "Current", "Failed", "InProgress"
@@ -28,7 +28,6 @@ func isNot(kind, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason}
 }
 
-// The health checks in examples/gitops must return the expected result for each kind in Argo CD and in Flux.
 func TestHealthOfObjectsInGitOpsTools(t *testing.T) {
 	const (
 		ready, stalled, available = v1beta1.ConditionReady, v1beta1.ConditionStalled, v1beta1.ConditionAvailable
@@ -154,7 +153,6 @@ func TestHealthOfObjectsInGitOpsTools(t *testing.T) {
 	}
 }
 
-// argoScripts returns the health checks for Argo CD, with the kinds as keys.
 func argoScripts(t *testing.T) map[string]string {
 	t.Helper()
 	data, _, err := unstructured.NestedStringMap(documents(t)["gitops/argocd-health.yaml"][0].Object, "data")
@@ -168,8 +166,8 @@ func argoScripts(t *testing.T) map[string]string {
 	return scripts
 }
 
-// argoHealth runs a script in the same way as Argo CD: the global variable obj contains the object, and only a few Lua
-// libraries are available.
+// argoHealth runs a script as Argo CD does: the global variable obj contains the object, and only a few Lua libraries
+// are available.
 func argoHealth(t *testing.T, script string, object map[string]any) string {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -233,8 +231,8 @@ func fluxExpressions(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// fluxStatus evaluates expressions in the same way as Flux. Flux does not check types. If the controller has not
-// observed the last change of the object, or if an expression cannot be evaluated, the result is InProgress.
+// fluxStatus evaluates expressions as Flux does, without type checks. The result is InProgress if the controller has
+// not observed the last change of the object, or if an expression cannot be evaluated.
 func fluxStatus(t *testing.T, expressions, object map[string]any) string {
 	t.Helper()
 	observed, found, _ := unstructured.NestedInt64(object, "status", "observedGeneration")

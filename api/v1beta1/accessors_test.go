@@ -88,7 +88,6 @@ func TestTimeoutsOfZeroAreNotTheDefault(t *testing.T) {
 	}
 }
 
-// The API server refuses an object with a key that is not a qualified name.
 func TestKeysAreQualifiedNames(t *testing.T) {
 	for _, key := range []string{
 		MachineFinalizer, InUseFinalizer,

@@ -4,14 +4,13 @@ import "time"
 
 // Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
-	// ConditionOrphanRemovalBlocked is True while Machinist does not remove instances that have no Machine. Their removal
-	// needs the permission of an administrator. Machinist found these instances with the credentials of this class. To
-	// permit the removal, set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is
-	// missing.
+	// ConditionOrphanRemovalBlocked is True while Machinist keeps instances without a Machine that it found with the
+	// credentials of this class, because their removal needs the permission of an administrator. To permit the removal,
+	// set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is missing.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
-	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machines are created
-	// nevertheless. Otherwise the condition is missing.
+	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machinist still creates
+	// machines. Otherwise the condition is missing.
 	ConditionUserDataWarning = "UserDataWarning"
 
 	// ConditionUserDataChanged is True while the class has machines whose user data differs from the current content of
@@ -19,28 +18,27 @@ const (
 	ConditionUserDataChanged = "UserDataChanged"
 
 	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of the
-	// current credentials. Otherwise the condition is missing. The condition is also missing if the provider cannot
-	// distinguish accounts.
+	// current credentials. Otherwise the condition is missing, as it is if the provider cannot distinguish accounts.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while machines cannot become Nodes because of the target cluster, or because of the API
-	// server address in the user data. Machines are created nevertheless. Otherwise the condition is missing.
+	// ConditionJoinBlocked is True while machines cannot become Nodes because of the target cluster, or because of the
+	// API server address in the user data. Machinist still creates machines. Otherwise the condition is missing.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 
 // Reasons of JoinBlocked.
 const (
-	// ReasonTokensMayNotRequest surfaces when the bootstrap tokens of machines are not permitted to create
+	// ReasonTokensMayNotRequest surfaces when the bootstrap tokens of machines may not create
 	// CertificateSigningRequests.
 	ReasonTokensMayNotRequest = "TokensMayNotRequest"
 
-	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, no machine has become a Node yet, and the
-	// API server address in the user data is probably wrong. The address is local to one host or one cluster, or it does
-	// not answer.
+	// ReasonEndpointNotReachable surfaces when no machine of the class has become a Node yet, and the API server
+	// address in the user data is probably wrong. The address is local to one host or one cluster, or it does not
+	// answer.
 	ReasonEndpointNotReachable = "EndpointNotReachable"
 
-	// ReasonEndpointNotTrusted surfaces when the server at the API server address in the user data has a certificate that
-	// the certificate authority in the user data does not verify.
+	// ReasonEndpointNotTrusted surfaces when the certificate authority in the user data does not verify the certificate
+	// of the API server.
 	ReasonEndpointNotTrusted = "EndpointNotTrusted"
 
 	// ReasonAuthorityExpired surfaces when the certificate authority in the user data has expired.
@@ -49,7 +47,7 @@ const (
 
 // Reasons of UserDataChanged and AccountChanged.
 const (
-	// ReasonMachinesDiffer surfaces when the user data or the credentials in the Secrets of the class were changed.
+	// ReasonMachinesDiffer surfaces when the user data or the credentials in the Secrets of the class have changed.
 	// Existing machines stay as they are.
 	ReasonMachinesDiffer = "MachinesDiffer"
 )
@@ -64,10 +62,11 @@ const (
 	ReasonNodeNotTainted = "NodeNotTainted"
 
 	// ReasonNodeVersionDiffers surfaces when the user data contains the placeholder KUBELET_VERSION, but a kubelet
-	// registered with a different version than its machine requests.
+	// registered with a version that its machine did not request.
 	ReasonNodeVersionDiffers = "NodeVersionDiffers"
 
-	// ReasonNodeNameDiffers surfaces when the name of a registered Node differs from the name that the provider expects.
+	// ReasonNodeNameDiffers surfaces when the name of a registered Node differs from the name that the provider
+	// expects.
 	ReasonNodeNameDiffers = "NodeNameDiffers"
 )
 
@@ -82,12 +81,11 @@ const (
 
 // Reasons of OrphanRemovalBlocked.
 const (
-	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at the same time that a mistake is
-	// the probable cause.
+	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at the same time that the cause
+	// is probably a mistake.
 	ReasonMostInstancesOrphaned = "MostInstancesOrphaned"
 
-	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready, and the instance is
-	// therefore probably in use.
+	// ReasonOrphanNodeReady surfaces when an instance without a Machine is probably in use, because its Node is Ready.
 	ReasonOrphanNodeReady = "OrphanNodeReady"
 )
 
@@ -109,18 +107,18 @@ const (
 	// ConditionReplicaFailure is True while a machine cannot be created or deleted.
 	ConditionReplicaFailure = "ReplicaFailure"
 
-	// ConditionAdoptionSkipped is True while the set does not adopt a matching Machine without an owner.
+	// ConditionAdoptionSkipped is True while the set does not adopt a matching Machine that has no owner.
 	ConditionAdoptionSkipped = "AdoptionSkipped"
 
-	// ConditionFrozen is True while the creation of machines is stopped for safety.
+	// ConditionFrozen is True while Machinist creates no machines for safety.
 	ConditionFrozen = "Frozen"
 
 	// ConditionMachinesReady is True while all machines are Ready.
 	ConditionMachinesReady = "MachinesReady"
 
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups, and on node
-	// groups that never had this problem.
+	// the capacity of its Nodes is unknown. The condition is missing on other objects, and on node groups that never
+	// had this problem.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
@@ -136,7 +134,7 @@ const (
 	// MachineClass.
 	ReasonNoClass = "NoClass"
 
-	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation that a user wrote.
+	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation of a user.
 	ReasonMalformedCapacity = "MalformedCapacity"
 )
 
@@ -164,13 +162,13 @@ const (
 	// ReasonMachineDeleteFailed surfaces when the API server refused the deletion of a Machine.
 	ReasonMachineDeleteFailed = "MachineDeleteFailed"
 
-	// ReasonReplacementsFailing surfaces when three machines in a row were replaced because their instances never became
-	// Ready Nodes, all for the same reason. From then on, the set replaces only one machine per hour, until a machine
-	// becomes Ready or the template changes.
+	// ReasonReplacementsFailing surfaces when three machines in a row were replaced for the same reason, because their
+	// instances never became Ready Nodes. The set then replaces only one machine per hour, until a machine becomes
+	// Ready or the template changes.
 	ReasonReplacementsFailing = "ReplacementsFailing"
 
-	// ReasonTooManyMachines surfaces when the number of machines, including those that are being deleted, has reached the
-	// hard limit.
+	// ReasonTooManyMachines surfaces when the number of machines, including those that are being deleted, has reached
+	// the hard limit.
 	ReasonTooManyMachines = "TooManyMachines"
 
 	// ReasonInvalidSelector surfaces when the selector is empty, cannot be parsed or does not match the template.
@@ -182,8 +180,7 @@ const (
 
 // Reasons of AdoptionSkipped.
 const (
-	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has the desired number of
-	// machines.
+	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has enough machines.
 	ReasonEnoughReplicas = "EnoughReplicas"
 
 	// ReasonSetDeleting surfaces when a Machine could be adopted, but the set is being deleted.
@@ -202,19 +199,19 @@ const (
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
 	// ReasonTargetCredentialsRefused surfaces when the target cluster does not accept the credentials of the process
-	// (401), or forbids a read that the process needs (403). It is also a reason of Deleting and Ready.
+	// (401), or forbids a read that the process needs (403). This is also a reason of Deleting and Ready.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
 	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the process
-	// (401), or forbids a read that the process needs (403). The process then cannot write conditions. The process reports
-	// the reason in its metrics, on /readyz and in its log instead.
+	// (401), or forbids a read that the process needs (403). The process then cannot write conditions. Instead, it
+	// reports the reason in its metrics, on /readyz and in its log.
 	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
 
 	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, in the whole fleet, in a zone or in a
 	// namespace.
 	ReasonMeltdown = "Meltdown"
 
-	// ReasonFrozen surfaces when the owner of the machines is frozen. It is a reason of RemediationAllowed, and of
+	// ReasonFrozen surfaces when the owner of the machines is frozen. This is a reason of RemediationAllowed, and of
 	// Progressing of a MachineDeployment.
 	ReasonFrozen = "Frozen"
 
@@ -246,19 +243,18 @@ const (
 	// step of the rollout, or what the rollout waits for.
 	ConditionRollingOut = "RollingOut"
 
-	// ConditionReconciling is True while the deployment is neither Ready nor Stalled: it is still being brought to its
-	// desired state. Its reason and message are those of Ready.
+	// ConditionReconciling is True while the deployment is neither Ready nor Stalled, because Machinist is still
+	// changing it to its desired state. Its reason and message are those of Ready.
 	ConditionReconciling = "Reconciling"
 
-	// ConditionStalled is True while the deployment is not Ready and Progressing is False: the deployment makes no
+	// ConditionStalled is True while the deployment is not Ready and Progressing is False. The deployment makes no
 	// progress until something is changed. Its reason and message are those of Ready.
 	ConditionStalled = "Stalled"
 )
 
 // Reasons of Ready on a MachineDeployment, in addition to those of Progressing, RollingOut, ScalingUp and ScalingDown.
-// Ready is True if and only if the last change of the deployment was carried out completely. The deployment then has
-// exactly the desired number of machines, and all of them are of the newest revision and available. With the strategy
-// InPlace, the machines must also be up to date.
+// Ready is True when the deployment has exactly the desired number of machines, and all of them are available and of
+// the newest revision. With the strategy InPlace, the machines must also be up to date.
 const (
 	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some are not
 	// available.
@@ -294,14 +290,14 @@ const (
 	// ReasonProgressDeadlineExceeded surfaces when a rollout made no progress for spec.progressDeadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. It is also a reason of Paused.
+	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. This is also a reason of Paused.
 	ReasonDeploymentPaused = "DeploymentPaused"
 
 	// ReasonDeploymentResumed surfaces when spec.paused was set to false again.
 	ReasonDeploymentResumed = "DeploymentResumed"
 
 	// ReasonRevisionFailing surfaces when three consecutive machines of the newest revision failed to launch, or were
-	// marked by health checks before they became Ready. In this case, machines of this revision are created only while
+	// marked by health checks before they became Ready. Machinist then creates machines of this revision only while
 	// there are fewer machines than replicas.
 	ReasonRevisionFailing = "RevisionFailing"
 )
@@ -314,30 +310,31 @@ const (
 	// ReasonRolloutComplete surfaces when all machines are of the newest revision.
 	ReasonRolloutComplete = "RolloutComplete"
 
-	// ReasonRolloutBlocked surfaces when the rollout cannot take its next step now. The message names what the rollout
+	// ReasonRolloutBlocked surfaces when the rollout cannot take its next step. The message names what the rollout
 	// waits for.
 	ReasonRolloutBlocked = "RolloutBlocked"
 
-	// ReasonWaitingForDeletion surfaces when a rollout with the strategy OnDelete waits for a user to delete old machines.
+	// ReasonWaitingForDeletion surfaces when a rollout with the strategy OnDelete waits for a user to delete old
+	// machines.
 	ReasonWaitingForDeletion = "WaitingForDeletion"
 
-	// ReasonWaitingForSelection surfaces when a rollout with the strategy InPlace and the orchestration Manual waits for a
-	// user to select machines.
+	// ReasonWaitingForSelection surfaces when a rollout with the strategy InPlace and the orchestration Manual waits
+	// for a user to select machines.
 	ReasonWaitingForSelection = "WaitingForSelection"
 
-	// ReasonWaitingForDisruptionBudget surfaces when no machine of an old revision may be disrupted now, because of
-	// MachineDisruptionBudgets or the annotation machinist.dev/do-not-disrupt.
+	// ReasonWaitingForDisruptionBudget surfaces when MachineDisruptionBudgets or the annotation
+	// machinist.dev/do-not-disrupt currently protect all machines of old revisions.
 	ReasonWaitingForDisruptionBudget = "WaitingForDisruptionBudget"
 
-	// ReasonVersionSkew surfaces when the rollout would change machines to a kubelet version that the API server of the
-	// target cluster does not support. The version is newer than the API server, or more than three minor versions older.
+	// ReasonVersionSkew surfaces when the target cluster's API server does not support the kubelet version of the
+	// rollout. The version is newer than the API server, or more than three minor versions older.
 	ReasonVersionSkew = "VersionSkew"
 )
 
 // Conditions of a MachineHealthCheck.
 const (
-	// ConditionRemediationAllowed is True while unhealthy machines are marked for remediation. Its other reasons are
-	// Meltdown, ControlPlaneUnreachable and Frozen.
+	// ConditionRemediationAllowed is True while unhealthy machines are marked for remediation. Meltdown,
+	// ControlPlaneUnreachable and Frozen are also reasons of this condition.
 	ConditionRemediationAllowed = "RemediationAllowed"
 )
 

@@ -9,7 +9,7 @@ const (
 	// spec.node.
 	ConditionRegistered = "Registered"
 
-	// ConditionNodeHealthy repeats what the Node reports about itself. Health checks evaluate it.
+	// ConditionNodeHealthy repeats what the Node reports about itself. Health checks evaluate this condition.
 	ConditionNodeHealthy = "NodeHealthy"
 
 	// ConditionUpToDate is True when the instance matches the spec.
@@ -18,9 +18,9 @@ const (
 	// ConditionDrained shows the progress of the drain. The time of its first transition is the start of the drain.
 	ConditionDrained = "Drained"
 
-	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. This time does not count
-	// towards the drain's deadline. Outages up to the transition time of the condition have already been subtracted from
-	// the duration of the drain.
+	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The duration of such
+	// outages does not count towards the drain's deadline. Outages before the transition time of the condition are
+	// already subtracted.
 	ConditionDrainExtended = "DrainExtended"
 
 	// ConditionVolumesDetached shows whether volumes are detached after the drain.
@@ -37,31 +37,31 @@ const (
 	// condition reports whether spec.paused is set.
 	ConditionPaused = "Paused"
 
-	// ConditionPreserved is True while the machine is preserved for inspection. It is False when the preservation was
-	// requested but is not possible.
+	// ConditionPreserved is True while the machine is preserved for inspection. It is False when a user requested the
+	// preservation but it is not possible.
 	ConditionPreserved = "Preserved"
 
 	// ConditionInterruptionNotice is True while the cloud or a termination handler announces that the cloud will soon
-	// reclaim the instance. It is False when the announcement was withdrawn.
+	// reclaim the instance. It is False after the announcement was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
-	// ConditionRemediationRequested is True when the machine must be replaced because of its health. Only the manager sets
-	// it. The reason names the policy, and the message contains the UID of the Node that was evaluated.
+	// ConditionRemediationRequested is True when the machine must be replaced because of its health. Only the manager
+	// sets it. The reason names the policy. The message contains the UID of the Node that was evaluated.
 	ConditionRemediationRequested = "RemediationRequested"
 
-	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet is pending and only an
-	// administrator can approve it. Otherwise the condition is missing.
+	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet waits for the approval
+	// of an administrator. Otherwise the condition is missing.
 	ConditionCertificateApproved = "CertificateApproved"
 )
 
 // Reasons of CertificateApproved.
 const (
-	// ReasonClientCertificateNotApproved surfaces when the request for a client certificate is left pending. The node
-	// needs this certificate to join the cluster and to remain in it.
+	// ReasonClientCertificateNotApproved surfaces when Machinist does not approve the request for a client certificate.
+	// The node needs this certificate to join the cluster and to remain in it.
 	ReasonClientCertificateNotApproved = "ClientCertificateNotApproved"
 
-	// ReasonServingCertificateNotApproved surfaces when the request for a serving certificate is left pending. `kubectl
-	// logs` and `kubectl exec` need this certificate.
+	// ReasonServingCertificateNotApproved surfaces when Machinist does not approve the request for a serving
+	// certificate. `kubectl logs` and `kubectl exec` need this certificate.
 	ReasonServingCertificateNotApproved = "ServingCertificateNotApproved"
 )
 
@@ -73,9 +73,9 @@ const (
 	// ReasonInstanceAdopted surfaces when an existing instance was adopted.
 	ReasonInstanceAdopted = "InstanceAdopted"
 
-	// ReasonInvalidConfiguration surfaces when the spec, the class, the user data or the provider spec is refused. If the
-	// provider refused the configuration, lastOperation contains the error code and the time of the next attempt.
-	// Otherwise, Machinist does not try again until one of these objects changes. MachineSets report this reason in
+	// ReasonInvalidConfiguration surfaces when the spec, the class, the user data or the provider spec is refused. If
+	// the provider refused the configuration, lastOperation contains the error code and the time of the next attempt.
+	// Otherwise, Machinist tries again only when one of these objects changes. MachineSets report this reason in
 	// ReplicaFailure, and MachineHealthChecks report it in RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
@@ -86,7 +86,7 @@ const (
 	// ReasonClassNotFound surfaces when the MachineClass does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 
-	// ReasonClassDeleting surfaces when the deletion of the MachineClass began before an instance was requested for this
+	// ReasonClassDeleting surfaces when the MachineClass was deleted before Machinist requested an instance for this
 	// machine. The class creates no more instances. A MachineClass that is being deleted also reports this reason in
 	// Ready.
 	ReasonClassDeleting = "ClassDeleting"
@@ -95,27 +95,27 @@ const (
 	// Machines report this reason in Launched and Deleting, and MachineClasses report it in Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
 
-	// ReasonCredentialsRefused surfaces when the cloud does not accept the credentials, or does not permit them to do what
-	// Machinist requests. Machines report this reason in Launched and Deleting, and MachineClasses report it in Ready.
+	// ReasonCredentialsRefused surfaces when the cloud does not accept the credentials, or they lack a permission that
+	// Machinist needs. Machines report this reason in Launched and Deleting, and MachineClasses report it in Ready.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
-	// ReasonSecretNotLabelled surfaces when an object refers to a Secret with credentials or user data, but the label
-	// machinist.dev/secret-use of the Secret does not permit this use. Machines report this reason in Launched and
-	// Deleting, and MachineClasses report it in Ready.
+	// ReasonSecretNotLabelled surfaces when the label machinist.dev/secret-use of a Secret does not permit its use for
+	// credentials or user data. Machines report this reason in Launched and Deleting, and MachineClasses report it in
+	// Ready.
 	ReasonSecretNotLabelled = "SecretNotLabelled"
 
 	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key.
 	// Machines report this reason in Launched, and MachineClasses report it in Ready.
 	ReasonUserDataNotFound = "UserDataNotFound"
 
-	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read because it is corrupt gzip or UTF-16 data.
-	// MachineClasses report this reason in Ready. Machines report InvalidConfiguration instead.
+	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read because it is corrupt gzip or UTF-16
+	// data. MachineClasses report this reason in Ready. Machines report InvalidConfiguration instead.
 	ReasonInvalidUserData = "InvalidUserData"
 
-	// ReasonInsufficientResources surfaces when the cloud has no capacity or quota. The creation is tried again.
+	// ReasonInsufficientResources surfaces when the cloud has no capacity or quota. Machinist tries again.
 	ReasonInsufficientResources = "InsufficientResources"
 
-	// ReasonCreateFailed surfaces when the creation failed for another reason. It is tried again.
+	// ReasonCreateFailed surfaces when the creation failed for another reason. Machinist tries again.
 	ReasonCreateFailed = "CreateFailed"
 
 	// ReasonCreateTimeout surfaces when there is no instance within timeouts.creation.
@@ -131,10 +131,11 @@ const (
 	// ReasonDuplicateProviderID surfaces when an older Machine has the same providerID.
 	ReasonDuplicateProviderID = "DuplicateProviderID"
 
-	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID, but its class does not allow adoption.
+	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID, but its class does not allow
+	// adoption.
 	ReasonAdoptionForbidden = "AdoptionForbidden"
 
-	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist, is being deleted, or has the tags of
+	// ReasonAdoptionRefused surfaces when the instance to adopt does not exist, is being deleted, or has the tags of
 	// another machine or installation.
 	ReasonAdoptionRefused = "AdoptionRefused"
 
@@ -156,14 +157,13 @@ const (
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
-	// ReasonNodeTemplateContested surfaces when another client repeatedly changes a label, an annotation or a taint of the
-	// Node after Machinist has set it. Machinist then keeps the value of the other client. Registered is True in this
+	// ReasonNodeTemplateContested surfaces when another client repeatedly changes a label, an annotation or a taint
+	// that Machinist set on the Node. Machinist then keeps the value of the other client. Registered is True in this
 	// case.
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when two Machines claim the same Node, or when the Node already belongs to another
-	// Machine. In Deleting, it surfaces when two Nodes have the machine's provider ID, and the kubelets of both Nodes
-	// still report their status.
+	// Machine. In Deleting, it surfaces when two Nodes with active kubelets have the machine's provider ID.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
@@ -181,17 +181,17 @@ const (
 	// ReasonNodeNotReady surfaces when the Node reports that it is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 
-	// ReasonNodeUnresponsive surfaces when the Ready condition of the Node is Unknown, because its kubelet does not report
-	// its status.
+	// ReasonNodeUnresponsive surfaces when the Ready condition of the Node is Unknown, because its kubelet does not
+	// report its status.
 	ReasonNodeUnresponsive = "NodeUnresponsive"
 
 	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
 	ReasonNodeConditionsFailed = "NodeConditionsFailed"
 
-	// ReasonNodeGone surfaces when the Node was deleted. It is also a reason of Registered.
+	// ReasonNodeGone surfaces when the Node was deleted. This is also a reason of Registered.
 	ReasonNodeGone = "NodeGone"
 
-	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is also a reason of Registered,
+	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. This is also a reason of Registered,
 	// Drained, DrainExtended and Deleting.
 	ReasonTargetUnreachable = "TargetUnreachable"
 )
@@ -207,8 +207,8 @@ const (
 	// ReasonUpdating surfaces when the instance is being changed in place.
 	ReasonUpdating = "Updating"
 
-	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. It is also a reason of Launched
-	// and Registered.
+	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. This is also a reason of
+	// Launched and Registered.
 	ReasonReplacing = "Replacing"
 
 	// ReasonWaitingForAgent surfaces when the agent on the node has not yet answered an update request.
@@ -218,8 +218,8 @@ const (
 	// continues to run.
 	ReasonUnsupportedChange = "UnsupportedChange"
 
-	// ReasonUpdateError surfaces when a change failed. The provider tries it again. An agent on the node tries the change
-	// again only when a user requests it.
+	// ReasonUpdateError surfaces when a change failed. The provider tries again automatically. An agent on the node
+	// tries again only when a user requests it.
 	ReasonUpdateError = "UpdateError"
 
 	// ReasonUpdateTimeout surfaces when an update in place took longer than timeouts.update.
@@ -231,30 +231,31 @@ const (
 	// ReasonDrained surfaces when no pod is left to evict.
 	ReasonDrained = "Drained"
 
-	// ReasonDraining surfaces when pods are being evicted. It is also a reason of Deleting.
+	// ReasonDraining surfaces when pods are being evicted. This is also a reason of Deleting.
 	ReasonDraining = "Draining"
 
-	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names the budget.
+	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names the
+	// budget.
 	ReasonBlockedByDisruptionBudget = "BlockedByDisruptionBudget"
 
-	// ReasonDrainForced surfaces when the deadline is near, and pods are deleted instead of evicted.
+	// ReasonDrainForced surfaces when the deadline is near, and Machinist deletes pods instead of evicting them.
 	ReasonDrainForced = "DrainForced"
 
-	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. The drain is tried again.
+	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. Machinist tries again.
 	ReasonDrainError = "DrainError"
 
-	// ReasonSkipped surfaces when the step was skipped because an annotation requests this, because there is no Node, or
-	// because the node is unreachable or not Ready. It is a reason of Drained and VolumesDetached.
+	// ReasonSkipped surfaces when the step was skipped because an annotation requests this, because there is no Node,
+	// or because the node is unreachable or not Ready. This is a reason of Drained and VolumesDetached.
 	ReasonSkipped = "Skipped"
 
 	// ReasonVolumesDetached surfaces when no relevant volume is attached to the node.
 	ReasonVolumesDetached = "VolumesDetached"
 
-	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is also a reason of Deleting.
+	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. This is also a reason of Deleting.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
 
-	// ReasonNodeOutOfService surfaces when the instance is gone, the node did not report its status or was not Ready, and
-	// volumes are still attached to the node. Kubernetes then detaches them by force. It is a reason of VolumesDetached.
+	// ReasonNodeOutOfService surfaces when the instance of an unresponsive or not Ready node is gone and volumes are
+	// still attached to the node. Kubernetes then detaches them by force. This is a reason of VolumesDetached.
 	ReasonNodeOutOfService = "NodeOutOfService"
 
 	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach. The deletion or
@@ -266,8 +267,8 @@ const (
 // PausedByAnnotation.
 const (
 	// ReasonDeletionStarted surfaces when the deletion has begun and does not wait for any step. On a MachineClass, it
-	// surfaces in the first seconds of the deletion, until Machinist knows whether the Machines of the class are being
-	// deleted too. During this time, no instance is created from the class.
+	// surfaces until Machinist knows whether the Machines of the class are being deleted too. No instance is created
+	// from the class during these seconds.
 	ReasonDeletionStarted = "DeletionStarted"
 
 	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.
@@ -279,14 +280,14 @@ const (
 	// ReasonInstanceTerminating surfaces when the provider is deleting the instance.
 	ReasonInstanceTerminating = "InstanceTerminating"
 
-	// ReasonCreateSettling surfaces when the cloud shows no instance, but an instance that was created or requested may
-	// still appear.
+	// ReasonCreateSettling surfaces when the cloud shows no instance, but an instance of an earlier request may still
+	// appear.
 	ReasonCreateSettling = "CreateSettling"
 
-	// ReasonDeleteError surfaces when the provider failed to delete the instance. The deletion is tried again.
+	// ReasonDeleteError surfaces when the provider failed to delete the instance. Machinist tries again.
 	ReasonDeleteError = "DeleteError"
 
-	// ReasonInstanceDeleted surfaces when the instance is gone, and the Node, the bootstrap token or the finalizer
+	// ReasonInstanceDeleted surfaces when the instance is gone, but the Node, the bootstrap token or the finalizer
 	// remains.
 	ReasonInstanceDeleted = "InstanceDeleted"
 )
@@ -303,36 +304,34 @@ const (
 
 // Reasons of Preserved, in addition to InvalidConfiguration.
 const (
-	// ReasonPreserved surfaces when the machine is preserved: it is cordoned, belongs to no set and is kept. The message
-	// contains the time until which it is kept.
+	// ReasonPreserved surfaces when the machine is preserved. It is cordoned, kept, and no longer belongs to a set. The
+	// message contains the time until which it is kept.
 	ReasonPreserved = "Preserved"
 
 	// ReasonTooLate surfaces when preservation was requested for a machine that is already being deleted.
 	ReasonTooLate = "TooLate"
 
-	// ReasonTooManyPreserved surfaces when a failed machine with machinist.dev/preserve: when-failed is not preserved
-	// because of --preserve-limit. Its MachineDeployment or standalone MachineSet already has as many preserved machines
-	// as this flag allows. The machine is replaced as usual.
+	// ReasonTooManyPreserved surfaces when --preserve-limit prevents the preservation of a failed machine with
+	// machinist.dev/preserve: when-failed. Its MachineDeployment or standalone MachineSet already has as many preserved
+	// machines as this flag allows. The machine is replaced as usual.
 	ReasonTooManyPreserved = "TooManyPreserved"
 )
 
-// Reasons of InterruptionNotice. Reasons of InterruptionNotice. While this condition is True, Ready can have the same
-// reason.
+// Reasons of InterruptionNotice. While InterruptionNotice is True, Ready can have the same reason.
 const (
 	// ReasonPreemptionNotice surfaces when the cloud announced that it will reclaim a spot or preemptible instance. The
-	// message names the source of the announcement, and status.interruptionTime is the time of the interruption.
+	// message names the source of the announcement. The time of the interruption is in status.interruptionTime.
 	ReasonPreemptionNotice = "PreemptionNotice"
 
-	// ReasonTerminationNotice surfaces when the cloud or a termination handler announced that the instance will be
-	// terminated for another reason, such as a shrinking scaling group or the retirement of a host.
+	// ReasonTerminationNotice surfaces when the cloud or a termination handler announced the termination of the
+	// instance for another reason, such as a shrinking scaling group or the retirement of a host.
 	ReasonTerminationNotice = "TerminationNotice"
 
 	// ReasonInterruptionWithdrawn surfaces when the announcement was withdrawn before the instance was gone.
 	ReasonInterruptionWithdrawn = "InterruptionWithdrawn"
 )
 
-// Reasons of RemediationRequested. Reasons of RemediationRequested. Each reason names the policy that requests the
-// remediation.
+// Reasons of RemediationRequested. Each reason names the policy that requests the remediation.
 const (
 	// ReasonMachineHealthCheck surfaces when a MachineHealthCheck found the machine unhealthy. The message names the
 	// check.
@@ -342,17 +341,16 @@ const (
 	ReasonBuiltInPolicy = "BuiltInPolicy"
 
 	// ReasonExternalRemediation surfaces when a MachineHealthCheck with the remediation type External found the machine
-	// unhealthy. A remediator outside Machinist must handle the machine, because the owner of the machine does not. The
-	// message names the check.
+	// unhealthy. A remediator outside Machinist must handle the machine. The message names the check.
 	ReasonExternalRemediation = "ExternalRemediation"
 
 	// ReasonRemediateAnnotation surfaces when a user requested the remediation with the annotation
 	// machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"
 
-	// ReasonRetriesExhausted surfaces when the number of machines that were replaced in a row before this one has reached
-	// the limit of the MachineHealthCheck. RemediationRequested is then False, and the machine is not replaced even if it
-	// fails. It is also a reason of RemediationAllowed.
+	// ReasonRetriesExhausted surfaces when too many machines in a row were replaced before this one, by the limit of
+	// the MachineHealthCheck. RemediationRequested is then False, and a failed machine is not replaced either. This is
+	// also a reason of RemediationAllowed.
 	ReasonRetriesExhausted = "RetriesExhausted"
 )
 

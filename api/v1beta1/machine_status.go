@@ -9,8 +9,8 @@ import (
 // MachineStatus is the observed state of a machine. Only the provider process of the machine writes the status, except
 // for the condition RemediationRequested.
 type MachineStatus struct {
-	// observedGeneration is the most recent generation of the Machine that was processed: either its changes were carried
-	// out, or the condition Ready explains why they were not.
+	// observedGeneration is the most recent generation of the Machine that was processed. Either its changes were
+	// carried out, or the condition Ready explains why they were not.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -25,8 +25,9 @@ type MachineStatus struct {
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
 	// nodeTemplate records the labels, annotations and taints of spec.node that Machinist applied to the Node. When
-	// spec.node no longer contains one of them, Machinist removes it from the Node. Machinist does not touch any others.
-	// The record is not stored on the Node, because the kubelet can change its own Node.
+	// spec.node no longer contains one of them, Machinist removes it from the Node. Other labels, annotations and
+	// taints of the Node stay as they are. The record is not stored on the Node, because the kubelet can change its own
+	// Node.
 	// +optional
 	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
 
@@ -36,8 +37,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
-	// instance is what the provider reports about the instance. This information is sufficient to delete the instance
-	// after the class was deleted.
+	// instance is what the provider reports about the instance. It is sufficient to delete the instance after the class
+	// was deleted.
 	// +optional
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
@@ -50,8 +51,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// applied is the configuration from which the running instance was created. If the spec changed during the creation,
-	// the configuration is unknown and applied is {}.
+	// applied is the configuration from which the running instance was created. If the spec changed during the
+	// creation, the configuration is unknown, and applied is {}.
 	// +optional
 	Applied *AppliedStatus `json:"applied,omitempty"`
 
@@ -60,18 +61,18 @@ type MachineStatus struct {
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 
 	// failureReason is the reason why the machine is Failed, in one word. It is set while the phase is Failed. A failed
-	// machine keeps the reason during its deletion.
+	// machine keeps the reason while it is being deleted.
 	// +optional
 	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
 
-	// failureMessage explains in a sentence why the machine is Failed. It is set if and only if failureReason is set.
+	// failureMessage explains why the machine is Failed. It is set together with failureReason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
 
 	// interruptionTime is the time at which the cloud reclaims the instance. If the announcement contains no time,
-	// interruptionTime is an estimate based on the usual notice period. It is set while the condition InterruptionNotice
-	// is True.
+	// interruptionTime is an estimate from the usual notice period. It is set while the condition InterruptionNotice is
+	// True.
 	// +optional
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`
 
@@ -106,8 +107,8 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	Annotations []string `json:"annotations,omitempty"`
 
-	// taints are the taints that were put on the Node, without their values, such as "dedicated:NoSchedule". Startup
-	// taints are not included.
+	// taints are the taints that were put on the Node, without their values, such as "dedicated:NoSchedule". They do
+	// not include startup taints.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -122,7 +123,8 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=192
 	Former []FormerValue `json:"former,omitempty"`
 
-	// deviations are the differences between the Node at its registration and what the user data should have set up.
+	// deviations are the differences between the Node at its registration and what the user data should have
+	// configured.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -133,15 +135,15 @@ type AppliedNodeTemplate struct {
 	InService bool `json:"inService,omitempty"`
 }
 
-// NodeDeviation is a difference between a Node and what the user data of its machine should have set up.
+// NodeDeviation is a difference between a Node and what the user data of its machine should have configured.
 // +kubebuilder:validation:Enum=NoUninitializedTaint;OtherVersion;OtherName
 type NodeDeviation string
 
 const (
 	// NodeNoUninitializedTaint means that the machine has taints, but its Node registered without the taint
-	// machinist.dev/uninitialized. Pods that do not tolerate these taints may therefore run on the Node.
+	// machinist.dev/uninitialized. Pods that do not tolerate the machine's taints may run on the Node.
 	NodeNoUninitializedTaint NodeDeviation = "NoUninitializedTaint"
-	// NodeOtherVersion means that the kubelet of the Node has a different version than the machine requests.
+	// NodeOtherVersion means that the Node has a kubelet version that its machine did not request.
 	NodeOtherVersion NodeDeviation = "OtherVersion"
 	// NodeOtherName means that the Node has a different name than the provider expects for the instance.
 	NodeOtherName NodeDeviation = "OtherName"
@@ -167,10 +169,10 @@ type MachinePhase string
 
 // Phases of a Machine.
 const (
-	// MachinePending is the phase of a machine without an instance. Either no instance was requested yet, or the
-	// configuration was refused.
+	// MachinePending is the phase of a machine without an instance, because none was requested yet or the configuration
+	// was refused.
 	MachinePending MachinePhase = "Pending"
-	// MachineProvisioning is the phase of a machine whose instance was requested but is not known yet. Either the creation
+	// MachineProvisioning is the phase of a machine whose instance was requested but is not known yet. The creation
 	// failed with an error that is retried, or the cloud has not returned the instance yet.
 	MachineProvisioning MachinePhase = "Provisioning"
 	// MachineProvisioned is the phase of a machine with an instance that is not a usable Node yet.
@@ -179,7 +181,7 @@ const (
 	MachineRunning MachinePhase = "Running"
 	// MachineAvailable is used instead of Running if there is no target cluster.
 	MachineAvailable MachinePhase = "Available"
-	// MachineUnhealthy is the phase of a machine that was Running, and whose Node is no longer Ready or is gone.
+	// MachineUnhealthy is the phase of a machine that was Running and whose Node is now gone or not Ready.
 	MachineUnhealthy MachinePhase = "Unhealthy"
 	// MachineUpdating is the phase of a machine that is being changed in place, or whose instance is being replaced.
 	MachineUpdating MachinePhase = "Updating"
@@ -193,11 +195,11 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons of status.failureReason of a Machine, which is set while the phase is Failed and while a failed machine is
-// being deleted.
+// Reasons of status.failureReason of a Machine. The field is set while the phase is Failed, and while a failed machine
+// is being deleted.
 const (
-	// FailureCreateError surfaces when there is no instance within timeouts.creation, or when the cloud reports that the
-	// instance failed.
+	// FailureCreateError surfaces when there is no instance within timeouts.creation, or when the cloud reports that
+	// the instance failed.
 	FailureCreateError MachineFailureReason = "CreateError"
 	// FailureInsufficientResources surfaces when the cloud had no capacity or quota within timeouts.creation.
 	FailureInsufficientResources MachineFailureReason = "InsufficientResources"
@@ -222,7 +224,7 @@ type NodeRef struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// InstanceState is the state of an instance in the cloud. A provider may report states that are not declared here.
+// InstanceState is the state of an instance in the cloud. A provider may report other states than the ones below.
 type InstanceState string
 
 const (
@@ -262,13 +264,13 @@ type InstanceStatus struct {
 	// +optional
 	LaunchTime *metav1.Time `json:"launchTime,omitempty"`
 
-	// nodeName is the name under which the instance registers, or has registered, as a Node.
+	// nodeName is the name under which the instance registers as a Node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeProviderID is the provider ID that the class defines for the Node of the instance. It is empty if the provider
-	// ID of the Node is spec.providerID of the Machine.
+	// nodeProviderID is the provider ID that the class defines for the Node of the instance. It is empty if the Node
+	// has the provider ID in spec.providerID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
@@ -288,14 +290,14 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
 
-	// account is the provider's name for the account that contains the instance, such as a subscription or a project. It
-	// is empty if the account is unknown. It contains no secrets.
+	// account is the provider's name for the account that contains the instance, such as a subscription or a project.
+	// It is empty if the account is unknown. It contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
 
 	// userDataHash is a short hash of the user data template from which the instance was created. It is empty if the
-	// template is unknown. The hash is so short that it cannot be used to test guesses of a secret in the template.
+	// template is unknown. The hash is too short to test guesses of a secret in the template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
@@ -308,33 +310,33 @@ type LaunchStep string
 const (
 	// LaunchStepNone means that no such step is in progress.
 	LaunchStepNone LaunchStep = ""
-	// LaunchStepAdopting means that the machine adopts an existing instance, and that the provider may already have been
-	// asked to tag this instance.
+	// LaunchStepAdopting means that the machine adopts an existing instance, and the provider may already have been
+	// asked to tag it.
 	LaunchStepAdopting LaunchStep = "Adopting"
-	// LaunchStepReplacing means that the old instance is being removed. A new attempt to create an instance follows.
+	// LaunchStepReplacing means that the old instance is being removed. Afterwards Machinist creates a new instance.
 	LaunchStepReplacing LaunchStep = "Replacing"
-	// LaunchStepRetrying means that the instance failed, before it ran, because the cloud had no capacity. The instance is
-	// being removed, and then the creation is tried again.
+	// LaunchStepRetrying means that the cloud had no capacity for an instance that it had accepted. The instance is
+	// being removed, and then Machinist tries again.
 	LaunchStepRetrying LaunchStep = "Retrying"
 )
 
 // LaunchStatus records the current attempt to create an instance.
 type LaunchStatus struct {
-	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. The number and the UID of the
-	// Machine form the token that makes the creation idempotent. If absent, it is 1.
+	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. The number and the UID of
+	// the Machine form the token that makes the creation idempotent. A missing number means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is Adopting while an existing instance is being adopted. It is Replacing while the instance is being replaced
-	// under the same Machine. It is Retrying while Machinist removes an instance that the cloud accepted but could not
-	// start for lack of capacity. Otherwise it is empty.
+	// step is the current step of the attempt. It is Adopting while an existing instance is being adopted, and
+	// Replacing while the instance is being replaced under the same Machine. It is Retrying while Machinist removes an
+	// instance that the cloud could not start for lack of capacity. Otherwise it is empty.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
-	// oldProviderID identifies the instance that is being replaced, or that was replaced last. The cloud may still list
-	// this instance for a while.
+	// oldProviderID identifies the instance that is being replaced or was replaced last. The cloud may still list this
+	// instance for a while.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
@@ -345,8 +347,8 @@ type LaunchStatus struct {
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 
 	// refused is true if every attempt to create an instance failed with an error that guarantees that nothing was
-	// created. In this case there is no instance, and the Machine can be deleted without credentials and without a search
-	// for an instance. The field is cleared before the next creation is requested.
+	// created. The Machine can then be deleted without credentials and without a search for an instance. The field is
+	// cleared before the next creation is requested.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
 }
@@ -414,13 +416,13 @@ type LastOperation struct {
 	// +kubebuilder:validation:MaxLength=32768
 	Description string `json:"description,omitempty"`
 
-	// code is the gRPC name of the error that the provider returned, such as ResourceExhausted. It is empty if there was
-	// no error.
+	// code is the gRPC name of the error that the provider returned, such as ResourceExhausted. It is empty if there
+	// was no error.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code,omitempty"`
 
-	// lastUpdateTime is the time at which type, state, code or description last changed.
+	// lastUpdateTime is the time of the last change of type, state, code or description.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 
@@ -429,7 +431,7 @@ type LastOperation struct {
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// nextTryTime is the time at which a failed creation, update or deletion is tried again. The operation is tried
+	// nextTryTime is the time of the next attempt after a failed creation, update or deletion. The next attempt begins
 	// earlier if the machine, its class or a Secret changes, if the cloud answers calls for other machines again, or if
 	// the provider process restarts.
 	// +optional

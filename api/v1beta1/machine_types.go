@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Default timeouts of a Machine. A default applies if the spec does not set the timeout.
+// Default timeouts of a Machine, for timeouts that the spec does not set.
 const (
 	DefaultCreationTimeout     = 20 * time.Minute
 	DefaultUpdateTimeout       = 20 * time.Minute
@@ -30,25 +30,26 @@ type MachineSpec struct {
 	// +optional
 	ClassRef *LocalRef `json:"classRef,omitempty"`
 
-	// provider is the name of the provider process that serves this machine, a DNS label. Only for the inline form.
+	// provider is the name of the provider process that serves this machine, a DNS label. Use it only in the inline
+	// form.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider,omitempty"`
 
-	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. Only for the inline
-	// form.
+	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. Use it only in the
+	// inline form.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	ProviderSpec *runtime.RawExtension `json:"providerSpec,omitempty"`
 
-	// credentialsRef names the Secret with the cloud credentials. Only for the inline form.
+	// credentialsRef names the Secret with the cloud credentials. Use it only in the inline form.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template. Only for the inline form.
+	// userDataRef names the Secret with the bootstrap template. Use it only in the inline form.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
@@ -60,9 +61,9 @@ type MachineSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a complete Kubernetes version with a leading v, such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
-	// providerID is the provider's identifier of the instance. It equals spec.providerID of the Node, unless the class
-	// sets nodeProviderID. The provider process sets it. If the class allows adoption, a Machine that is created with a
-	// providerID adopts this instance instead of creating one. Not allowed in a template.
+	// providerID is the provider's identifier of the instance. The provider process sets it. It equals spec.providerID
+	// of the Node, unless the class sets nodeProviderID. If the class allows adoption, a Machine that is created with a
+	// providerID adopts this instance instead of creating one. A template must not contain providerID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
@@ -78,25 +79,25 @@ type MachineSpec struct {
 	// +kubebuilder:default={}
 	Timeouts MachineTimeouts `json:"timeouts,omitzero"`
 
-	// expireAfter is the maximum age of the machine. The MachineSet of the machine replaces it when its age is between 90%
-	// and 100% of expireAfter. The exact age differs from machine to machine, so that machines that were created together
-	// are not replaced together.
+	// expireAfter is the maximum age of the machine. The MachineSet replaces the machine when its age is between 90%
+	// and 100% of expireAfter. The exact age differs from machine to machine, so that machines of the same age are not
+	// replaced together.
 	//
-	// In a rolling update whose maxSurge is above 0, and in a MachineSet without a MachineDeployment, the new machine is
-	// created before the old one is deleted. The replacement respects MachineDisruptionBudgets, with the reason Expiry. A
-	// Machine without a MachineSet never expires. If unset, no machine expires. A change of expireAfter does not start a
+	// If maxSurge is above 0, or the MachineSet has no MachineDeployment, the new machine is created before the old one
+	// is deleted. The replacement respects MachineDisruptionBudgets, with the reason Expiry. If expireAfter is not set,
+	// machines do not expire. A Machine without a MachineSet never expires. A change of expireAfter does not start a
 	// rollout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	ExpireAfter *metav1.Duration `json:"expireAfter,omitempty"`
 
-	// lifecycleHooks delay the deletion of the machine until their owners remove them.
+	// lifecycleHooks delay the deletion of the machine until other clients remove the hooks.
 	// +optional
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`
 }
 
-// NodeTemplate contains the labels, annotations and taints of a Node. A change is applied to existing Nodes and never
-// replaces a machine. Machinist does not touch labels, annotations and taints that other clients put on the Node.
+// NodeTemplate contains the labels, annotations and taints of a Node. Changes are applied to existing Nodes and never
+// replace a machine. Labels, annotations and taints of other clients stay on the Node.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
 type NodeTemplate struct {
@@ -120,7 +121,7 @@ type NodeTemplate struct {
 
 	// startupTaints are on the Node when it registers. Other components, such as a network plugin, remove them. The
 	// machine is not Running until they are gone. A Node that may already run pods, such as the Node of an adopted
-	// instance, does not get them.
+	// instance, does not get startup taints.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -131,8 +132,8 @@ type NodeTemplate struct {
 
 // MachineTimeouts limits how long the phases of a machine may take.
 type MachineTimeouts struct {
-	// creation is the time within which the machine must be Running. After this time, it is Failed. The time begins as
-	// soon as the Machine and everything that it needs exist, such as its class and Secrets. Defaults to 20m.
+	// creation is the time within which the machine must be Running. Otherwise the machine is Failed. The time begins
+	// when the Machine and everything that it needs exist, such as its class and Secrets. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
@@ -144,14 +145,14 @@ type MachineTimeouts struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
 	Update *metav1.Duration `json:"update,omitempty"`
 
-	// drain is how long the eviction of pods may take. Shortly before this time ends, the remaining pods are deleted
+	// drain is how long the eviction of pods may take. Shortly before the end, Machinist deletes the remaining pods
 	// without regard to PodDisruptionBudgets. With 0s, all pods are deleted at once. Defaults to 2h.
 	// +optional
 	// +kubebuilder:default="2h"
 	Drain *metav1.Duration `json:"drain,omitempty"`
 
-	// volumeDetach is how long to wait for the detachment of volumes after the drain has removed the last pod. Defaults to
-	// 5m.
+	// volumeDetach is how long Machinist waits for volumes to be detached after the drain has removed the last pod.
+	// Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	VolumeDetach *metav1.Duration `json:"volumeDetach,omitempty"`
@@ -210,7 +211,7 @@ type LifecycleHook struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Name string `json:"name"`
 
-	// owner of the hook: the controller or team that removes it. It tells administrators whom to ask when a deletion waits
+	// owner is the controller or team that removes the hook. Administrators can ask this owner when a deletion waits
 	// for the hook.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -256,8 +257,7 @@ func (m *Machine) GetConditions() []metav1.Condition { return m.Status.Condition
 // SetConditions replaces the conditions of the machine.
 func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Conditions = conditions }
 
-// maxLaunchAttempt is the highest number that a launch attempt can have. No machine needs nearly as many attempts. A
-// higher number in a status was not written by Machinist.
+// maxLaunchAttempt is the highest number of a launch attempt. Machinist never writes a higher number to a status.
 const maxLaunchAttempt = 1000000
 
 // NodeProviderID returns the provider ID of the machine's Node. This is the provider ID of the instance, unless the
@@ -292,8 +292,7 @@ func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// Adopting reports whether the machine adopts an existing instance, and the provider may already have been asked to tag
-// this instance.
+// Adopting reports whether the machine adopts an existing instance. The provider may already have been asked to tag it.
 func (m *Machine) Adopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
 }

@@ -19,8 +19,8 @@ const (
 
 // MachineClassSpec describes how to create an instance.
 //
-// The immutability rule of providerSpec does not detect a top-level key that was renamed, because of the way CEL
-// compares such objects. The admission policy for classes detects such a key.
+// The immutability rule of providerSpec does not detect a renamed top-level key, because of the way CEL compares such
+// objects. The admission policy for classes detects this.
 //
 // +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: create another class",fieldPath=".provider"
 // +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: create another class",fieldPath=".providerSpec"
@@ -34,16 +34,16 @@ type MachineClassSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. The provider validates
-	// it. Immutable: to change machines, create another class and roll out to it. You can then roll back to every earlier
-	// revision.
+	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. The provider
+	// validates it. Immutable. To change machines, create another class and roll out to it. A rollback to an earlier
+	// revision then remains possible.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	ProviderSpec *runtime.RawExtension `json:"providerSpec"`
 
-	// credentialsRef names the Secret with the cloud credentials. It may be changed at any time, for example to rotate the
-	// credentials. If unset, the provider uses the credentials of its own environment, if there are any.
+	// credentialsRef names the Secret with the cloud credentials. It may be changed at any time, for example to rotate
+	// the credentials. If unset, the provider uses credentials of its own environment.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
@@ -52,35 +52,35 @@ type MachineClassSpec struct {
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// values are the texts that replace the placeholders <<VALUES.NAME>> in the user data. User data with a placeholder
-	// that has no value here is refused. The list is immutable. A change of the content of its ConfigMaps and Secrets
-	// affects only instances that are created later.
+	// values are the texts that replace the placeholders <<VALUES.NAME>> in the user data. User data with an unknown
+	// placeholder is refused. The list is immutable. A change of its ConfigMaps and Secrets affects only instances that
+	// are created later.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Values []UserDataValue `json:"values,omitempty"`
 
-	// adoption controls whether a Machine of this class may be created with the providerID of an existing instance: Forbid
-	// or Allow. Defaults to Forbid.
+	// adoption controls whether a Machine of this class may be created with the providerID of an existing instance:
+	// Forbid or Allow. Defaults to Forbid.
 	// +optional
 	// +kubebuilder:default=Forbid
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
-	// nodeProviderID is the provider ID that the Nodes of this class have. Set it only if this ID differs from the
-	// provider ID of the instance: the cloud controllers of some distributions set a different provider ID, such as
+	// nodeProviderID is the provider ID of the Nodes of this class. Set it only if it differs from the provider ID of
+	// the instance. The cloud controllers of some distributions set a different provider ID, such as
 	// k3s://<<NODE_NAME>>.
 	//
-	// Three placeholders are replaced: <<NODE_NAME>> by the name under which the instance registers, <<INSTANCE_ID>> by
-	// the last part of the provider ID of the instance, and <<REGION>> by the region of the instance. A change affects
-	// only instances that are created later.
+	// The placeholder <<NODE_NAME>> stands for the name under which the instance registers. <<INSTANCE_ID>> stands for
+	// the last part of the provider ID of the instance, and <<REGION>> for its region. A change affects only instances
+	// that are created later.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z][a-z0-9+.-]*://([^<> ]|<<REGION>>)*<<(NODE_NAME|INSTANCE_ID)>>([^<> ]|<<(NODE_NAME|INSTANCE_ID|REGION)>>)*$')",message="must begin with a scheme such as k3s:// and contain <<NODE_NAME>> or <<INSTANCE_ID>>; <<REGION>> is replaced too"
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
 
-	// capacity describes the Nodes of this class, so that an autoscaler can plan while no such Node exists. A value that
-	// is set here takes precedence over the value that the provider determines.
+	// capacity describes the Nodes of this class, so that an autoscaler can plan without an existing Node. Values here
+	// take precedence over values that the provider determines.
 	// +optional
 	Capacity *ClassCapacity `json:"capacity,omitempty"`
 }
@@ -117,7 +117,7 @@ type ClassCapacity struct {
 	// +optional
 	DRADriver *DRADriver `json:"draDriver,omitempty"`
 
-	// csiDrivers are the volume drivers on the Node. With them, an autoscaler takes the volumes of pods into account.
+	// csiDrivers are the volume drivers on the Node. With them, an autoscaler considers the volumes of pods.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -150,7 +150,7 @@ type CSIDriver struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`
 	Name string `json:"name"`
 
-	// volumeLimit is the number of volumes of the driver that a Node can attach. 0, the default, means no limit.
+	// volumeLimit is the number of volumes of the driver that a Node can attach. The default 0 means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
@@ -201,8 +201,7 @@ type MachineClassStatus struct {
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
-	// account is the provider's name for the account to which the current credentials belong. It is empty if the account
-	// is unknown.
+	// account is the provider's name for the account of the current credentials. It is empty if the account is unknown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
@@ -212,8 +211,8 @@ type MachineClassStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
 
-	// conditions of the class: Ready, Deleting, OrphanRemovalBlocked, UserDataWarning, UserDataChanged, AccountChanged and
-	// JoinBlocked. All of them except Ready exist only while they are True.
+	// conditions of the class: Ready, Deleting, OrphanRemovalBlocked, UserDataWarning, UserDataChanged, AccountChanged
+	// and JoinBlocked. Except for Ready, a condition exists only while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -221,9 +220,9 @@ type MachineClassStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineClass describes how to create an instance. Many machines share one class. Its provider, providerSpec,
-// userDataRef and values never change: to change machines, use another class. A class cannot be removed while a Machine
-// uses it.
+// MachineClass describes how to create an instance. Many machines share one class. The provider, providerSpec,
+// userDataRef and values of a class never change. To change machines, use another class. A class cannot be removed
+// while a Machine uses it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Default values of a MachineDeployment. A default applies if the spec does not set the timeout.
+// Default values of a MachineDeployment, for fields that the spec does not set.
 const (
 	DefaultMaxSurge                    = 1
 	DefaultMaxUnavailable              = 0
@@ -25,14 +25,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
-	// replicas is the desired number of machines, from 0 to 100000. If it is left out, an existing object keeps its
+	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
 	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// selector selects the MachineSets that the deployment may adopt. It must match the labels of the template. Immutable.
+	// selector selects the MachineSets that the deployment may adopt. It must match the labels of the template.
+	// Immutable.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
@@ -58,9 +59,9 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter is a time: all machines that were created before it are replaced. When the time has passed, the
-	// deployment creates a new revision from the same template. With the strategy InPlace, no new machines are created for
-	// this. In this case, rolloutAfter affects only machines that are created later, like a change of userDataRef.
+	// rolloutAfter is a time. All machines that were created before it are replaced. At this time, the deployment
+	// creates a new revision from the same template. With the strategy InPlace, rolloutAfter replaces no machines and
+	// affects only machines that are created later.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 
@@ -75,8 +76,8 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// progressDeadline is how long a rollout may make no progress before the condition Progressing reports the delay. It
-	// must be longer than minReadySeconds. Defaults to 10m.
+	// progressDeadline is how long a rollout may make no progress before the condition Progressing reports the delay.
+	// It must be longer than minReadySeconds. Defaults to 10m.
 	// +optional
 	// +kubebuilder:default="10m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
@@ -96,11 +97,11 @@ const (
 	StrategyRollingUpdate DeploymentStrategyType = "RollingUpdate"
 	// StrategyRecreate deletes all old machines before it creates new ones.
 	StrategyRecreate DeploymentStrategyType = "Recreate"
-	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced at
-	// once.
+	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced
+	// at once.
 	StrategyOnDelete DeploymentStrategyType = "OnDelete"
-	// StrategyInPlace hands machines over to the new revision. The provider changes the machines in place. If it cannot do
-	// that, it replaces their instances under the same Machines.
+	// StrategyInPlace moves machines to the new revision. The provider changes the machines in place. If this is not
+	// possible, it replaces their instances under the same Machines.
 	StrategyInPlace DeploymentStrategyType = "InPlace"
 )
 
@@ -124,14 +125,14 @@ type DeploymentStrategy struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') || (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
 type RollingUpdate struct {
-	// maxSurge is how many machines may exist in addition to replicas: a number, or a percentage of replicas, rounded up.
-	// Defaults to 1.
+	// maxSurge is how many machines may exist in addition to replicas. It is a number, or a percentage of replicas,
+	// rounded up. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many of the replicas may be unavailable: a number, or a percentage of replicas, rounded down.
-	// It must not be 0 if maxSurge is 0. Defaults to 0.
+	// maxUnavailable is how many of the replicas may be unavailable. It is a number, or a percentage of replicas,
+	// rounded down. If maxSurge is 0, it must not be 0. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
@@ -150,14 +151,14 @@ const (
 
 // InPlaceUpdate limits an update in place.
 type InPlaceUpdate struct {
-	// maxUnavailable is how many of the replicas may be unavailable: a number, or a percentage of replicas, rounded down.
-	// It counts as at least 1. Defaults to 1.
+	// maxUnavailable is how many of the replicas may be unavailable. It is a number, or a percentage of replicas,
+	// rounded down, but at least 1. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// orchestration defines who selects the machines. With Auto, the deployment does. With Manual, users select them with
-	// the label machinist.dev/selected-for-update. Defaults to Auto.
+	// orchestration defines who selects the machines. With Auto, the deployment selects them. With Manual, users select
+	// them with the label machinist.dev/selected-for-update. Defaults to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
@@ -165,9 +166,9 @@ type InPlaceUpdate struct {
 
 // MachineRemediation limits the replacement of failed and unhealthy machines.
 type MachineRemediation struct {
-	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of replicas,
-	// rounded up. Unless maxInFlight is 0, the result is at least 1. Machines whose instance vanished are all replaced at
-	// once, unless maxInFlight is 0. Defaults to 1.
+	// maxInFlight is how many failed or unhealthy machines are replaced at a time. It is a number, or a percentage of
+	// replicas, rounded up. A percentage above 0% results in at least 1. With 0, no machine is replaced. Above 0,
+	// machines whose instance vanished are all replaced at once, without this limit. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
@@ -175,8 +176,8 @@ type MachineRemediation struct {
 
 // MachineDeploymentStatus is the observed state of a deployment.
 type MachineDeploymentStatus struct {
-	// observedGeneration is the most recent generation of the deployment that the manager has acted on. It is 0 for a new
-	// object. It is never missing, because tools that use kstatus treat a new object without observedGeneration as
+	// observedGeneration is the most recent generation of the deployment that the manager has acted on. For a new
+	// object it is 0, and not missing, because tools that use kstatus treat a new object without observedGeneration as
 	// complete.
 	// +optional
 	// +kubebuilder:default=0
@@ -224,7 +225,7 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
 
-	// collisionCount is the number of collisions of the template hash. The count is an input of the hash, so that a
+	// collisionCount is the number of collisions of the template hash. The hash includes this count, so that a
 	// collision leads to another hash and another name.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -247,26 +248,26 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
-	// recentFailures describes the last 5 machines that failed, could not be launched or were found unhealthy, the newest
-	// first. Each machine has one entry, which stays after the machine was repaired or replaced. The time of an entry is
-	// the time at which the failure began. Messages are truncated to 1024 bytes.
+	// recentFailures describes the last 5 machines that failed, could not be launched or were found unhealthy, the
+	// newest first. Each machine has one entry, which stays after the machine was repaired or replaced. The time of an
+	// entry is when the failure began. Messages are truncated to 1024 bytes.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=5
 	RecentFailures []FailedMachine `json:"recentFailures,omitempty"`
 
-	// versions counts the machines by the observed version of their kubelet. Machines without a Node and machines that are
-	// being deleted do not count. If there are more than 32 versions, the most frequent ones are listed. The numbers may
-	// be 30 seconds old.
+	// versions counts the machines by the observed version of their kubelet. Machines without a Node and machines that
+	// are being deleted do not count. At most the 32 most frequent versions are listed. The numbers may be 30 seconds
+	// old.
 	// +optional
 	// +listType=map
 	// +listMapKey=version
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
 
-	// conditions of the deployment. The conditions Ready, Reconciling and Stalled summarize the others. These are
-	// Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and the conditions of its sets: ScalingUp,
+	// conditions of the deployment. Ready, Reconciling and Stalled summarize the others. The other conditions are
+	// Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and those of its sets: ScalingUp,
 	// ScalingDown, ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
@@ -331,8 +332,8 @@ func (d *MachineDeployment) SetConditions(conditions []metav1.Condition) {
 	d.Status.Conditions = conditions
 }
 
-// ReplicasOrDefault returns the desired number of machines, 1 if unset. If spec.replicas is not set, the manager sets
-// it before it does anything else with the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager sets a missing spec.replicas before
+// it does anything else with the object.
 func (d *MachineDeployment) ReplicasOrDefault() int32 {
 	return int32Or(d.Spec.Replicas, DefaultReplicas)
 }

@@ -9,8 +9,8 @@ import (
 // +kubebuilder:validation:Enum=Remediation;Replace;Rollout;InPlaceUpdate;Expiry
 type DisruptionReason string
 
-// A voluntary disruption has one of these reasons. A scale-down, a deletion by a user, and the replacement of a machine
-// whose instance is gone are not voluntary disruptions, and no budget limits them.
+// Each voluntary disruption has one of these reasons. Budgets do not limit a scale-down, a deletion by a user, or the
+// replacement of a machine whose instance is gone.
 const (
 	// DisruptionRemediation replaces a machine that failed or that a health check found unhealthy.
 	DisruptionRemediation DisruptionReason = "Remediation"
@@ -24,8 +24,8 @@ const (
 	DisruptionExpiry DisruptionReason = "Expiry"
 )
 
-// DisruptionReasons are all reasons in the order of their priority. If a budget does not allow all disruptions, they
-// take place in this order.
+// DisruptionReasons are all reasons in the order of their priority. If budgets do not allow all disruptions, those with
+// a higher priority come first.
 var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
 	DisruptionInPlaceUpdate, DisruptionExpiry}
 
@@ -36,13 +36,14 @@ type MachineDisruptionBudgetSpec struct {
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// maxDisrupted is how many of the selected machines may be disrupted at a time: a number, or a percentage of the
-	// selected machines, rounded down. If maxDisrupted is 0, no disruption is allowed. Otherwise the result is at least 1.
+	// maxDisrupted is how many of the selected machines may be disrupted at a time. It is a number, or a percentage of
+	// the selected machines, rounded down. A percentage above 0% results in at least 1. With 0, no disruption is
+	// allowed.
 	// +required
 	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
 
-	// reasons are the reasons that this budget limits. If reasons is empty, the budget limits disruptions for all reasons.
-	// Machines that are disrupted for other reasons also count towards maxDisrupted.
+	// reasons are the reasons that this budget limits. An empty list means all reasons. Machines that are disrupted for
+	// other reasons also count towards maxDisrupted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=5
@@ -75,27 +76,27 @@ const (
 // DisruptionWindow is a recurring time.
 type DisruptionWindow struct {
 	// schedule defines when the window opens. It consists of the five fields of cron (minute, hour, day of the month,
-	// month, day of the week), or is @hourly, @daily, @weekly, @monthly or @yearly. If a change to daylight saving time
-	// skips the scheduled time, the window opens at the moment of the change. If the scheduled time occurs twice, the
-	// window opens twice.
+	// month, day of the week), or is @hourly, @daily, @weekly, @monthly or @yearly. If daylight saving time skips the
+	// scheduled time, the window opens at the moment of the change. If the scheduled time occurs twice, the window
+	// opens twice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule"`
 
-	// timeZone is the time zone of the schedule: a name in the IANA database, such as Europe/Berlin. Defaults to UTC.
+	// timeZone is the time zone of the schedule, a name in the IANA database such as Europe/Berlin. Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// duration is how long the window stays open, from 1m to 168h. It is elapsed time, so a change to or from daylight
-	// saving time does not affect it. Windows may overlap.
+	// duration is how long the window stays open, from 1m to 168h. Daylight saving time does not affect the duration.
+	// Windows may overlap.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
 	Duration metav1.Duration `json:"duration"`
 }
 
-// MachineDisruptionBudgetStatus shows how much of a budget is used. It is for information only: no decision depends on
+// MachineDisruptionBudgetStatus shows how much of a budget is used. It is for information only. No decision depends on
 // it.
 type MachineDisruptionBudgetStatus struct {
 	// observedGeneration is the generation of the budget that this status describes.
@@ -120,8 +121,8 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
 
-	// nextChange is the next time at which the budget comes into force or goes out of force, because a window opens or
-	// closes. It is unset if the budget has no windows.
+	// nextChange is the next time at which the budget comes into force or goes out of force. It is unset if the budget
+	// has no windows.
 	// +optional
 	NextChange *metav1.Time `json:"nextChange,omitempty"`
 
@@ -133,9 +134,8 @@ type MachineDisruptionBudgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. A machine
-// is disrupted for one of these reasons only if every budget that selects the machine and is in force allows one more
-// disruption.
+// MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. Several
+// budgets may select a machine. All of them that are in force must allow its disruption.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

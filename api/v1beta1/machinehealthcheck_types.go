@@ -13,8 +13,8 @@ const DefaultMaxUnhealthy = "40%"
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
 type MachineHealthCheckSpec struct {
-	// selector selects the Machines that this check evaluates. If it is empty, it selects all Machines of the namespace.
-	// Machines that no check selects follow the manager's flags --health-timeout and --health-node-conditions.
+	// selector selects the Machines that this check evaluates. If it is empty, it selects all Machines of the
+	// namespace. For Machines without a check, the manager's flags --health-timeout and --health-node-conditions apply.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
@@ -26,14 +26,14 @@ type MachineHealthCheckSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	UnhealthyNodeConditions []UnhealthyNodeCondition `json:"unhealthyNodeConditions,omitempty"`
 
-	// nodeStartupTimeout is how long a Machine may be without a Node after its creation. The shorter of this timeout and
-	// timeouts.creation of the Machine applies. If unset, only timeouts.creation applies.
+	// nodeStartupTimeout is how long a Machine may be without a Node after its creation. The shorter of this timeout
+	// and timeouts.creation of the Machine applies. If unset, only timeouts.creation applies.
 	// +optional
 	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
 
-	// maxUnhealthy is how many of the selected machines may be unhealthy: a number, or a percentage of the selected
-	// machines, rounded down. Unless maxUnhealthy is 0, the result is at least 1. While more machines are unhealthy, no
-	// machine is remediated. Defaults to 40%.
+	// maxUnhealthy is how many of the selected machines may be unhealthy. It is a number, or a percentage of the
+	// selected machines, rounded down. A percentage above 0% results in at least 1. While more machines are unhealthy,
+	// no machine is remediated. Defaults to 40%.
 	// +optional
 	// +kubebuilder:default="40%"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
@@ -44,13 +44,12 @@ type MachineHealthCheckSpec struct {
 	Remediation HealthCheckRemediation `json:"remediation,omitzero"`
 }
 
-// UnhealthyNodeCondition is a Node condition that makes a machine unhealthy if the condition lasts longer than a
-// timeout.
+// UnhealthyNodeCondition is a Node condition that makes a machine unhealthy if it lasts longer than a timeout.
 //
 // +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="differs from a condition of Nodes only in upper and lower case: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
-	// type of the Node condition, such as Ready. It is case-sensitive: the API server refuses a standard condition of
-	// Kubernetes that is written in a different case, such as ready.
+	// type of the Node condition, such as Ready. It is case-sensitive. The API server refuses a misspelled standard
+	// condition of Kubernetes, such as ready.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -72,7 +71,7 @@ type UnhealthyNodeCondition struct {
 type RemediationType string
 
 const (
-	// RemediationReplace marks the machine, and its owner deletes and replaces it.
+	// RemediationReplace marks the machine, and the owner of the machine replaces it.
 	RemediationReplace RemediationType = "Replace"
 	// RemediationExternal marks the machine for a remediator outside Machinist.
 	RemediationExternal RemediationType = "External"
@@ -82,14 +81,13 @@ const (
 
 // HealthCheckRemediation defines what happens to an unhealthy machine.
 type HealthCheckRemediation struct {
-	// type of remediation. With Replace, the owner of the machine replaces it. With External, the machine is marked for a
-	// remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
+	// type of remediation. With Replace, the owner of the machine replaces it. With External, the machine is marked for
+	// a remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
 	// +optional
 	// +kubebuilder:default=Replace
 	Type RemediationType `json:"type,omitempty"`
 
-	// maxRetries is how many times in a row the replacement of a machine may itself be replaced. If unset, there is no
-	// limit.
+	// maxRetries limits how many replacements in a row may be replaced again. If unset, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000

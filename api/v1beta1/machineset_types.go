@@ -12,8 +12,7 @@ const DefaultReplicas int32 = 1
 type DeletePolicy string
 
 const (
-	// DeleteRandom deletes machines in a pseudorandom order, which is calculated from their UIDs and the generation of the
-	// set.
+	// DeleteRandom deletes machines in a pseudorandom order, which depends on their UIDs and the generation of the set.
 	DeleteRandom DeletePolicy = "Random"
 	// DeleteNewest deletes the youngest machine first.
 	DeleteNewest DeletePolicy = "Newest"
@@ -54,7 +53,7 @@ type MachineTemplateSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
-	// replicas is the desired number of machines, from 0 to 100000. If it is left out, an existing object keeps its
+	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
 	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -81,8 +80,8 @@ type MachineSetSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// remediation limits the replacement of failed and unhealthy machines. It has no effect on a set that a
-	// MachineDeployment owns, because spec.remediation of the deployment applies to all of its sets together.
+	// remediation limits the replacement of failed and unhealthy machines. For a set that a MachineDeployment owns,
+	// spec.remediation of the deployment applies instead, to all of its sets together.
 	// +optional
 	Remediation MachineRemediation `json:"remediation,omitzero"`
 }
@@ -148,8 +147,8 @@ type FailedMachine struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// reason of the failure: the failureReason of the machine, or the reason of its condition Launched. In the status of a
-	// deployment, it may also be the reason of the condition RemediationRequested.
+	// reason of the failure: the failureReason of the machine, or the reason of its condition Launched. In the status
+	// of a deployment, it may also be the reason of RemediationRequested.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
@@ -200,8 +199,8 @@ func (s *MachineSet) GetConditions() []metav1.Condition { return s.Status.Condit
 // SetConditions replaces the conditions of the set.
 func (s *MachineSet) SetConditions(conditions []metav1.Condition) { s.Status.Conditions = conditions }
 
-// ReplicasOrDefault returns the desired number of machines, 1 if unset. If spec.replicas is not set, the manager sets
-// it before it does anything else with the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager sets a missing spec.replicas before
+// it does anything else with the object.
 func (s *MachineSet) ReplicasOrDefault() int32 {
 	return int32Or(s.Spec.Replicas, DefaultReplicas)
 }

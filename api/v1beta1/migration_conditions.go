@@ -6,8 +6,8 @@ const (
 	// migration.
 	ConditionPlanned = "Planned"
 
-	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects. The
-	// later steps of the migration wait until the condition is True.
+	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects.
+	// Later steps of the migration wait for this condition.
 	ConditionFenced = "Fenced"
 
 	// ConditionAdopted is True when Machinist has adopted every instance of the plan.
@@ -25,8 +25,8 @@ const (
 	// ReasonPlanReady surfaces when nothing prevents the migration.
 	ReasonPlanReady = "PlanReady"
 
-	// ReasonBlocked surfaces when the plan contains a Blocker, when it contains a loss that no user has accepted, or when
-	// it differs from the plan that a user has agreed to.
+	// ReasonBlocked surfaces when the plan contains a Blocker or a loss that no user has accepted, or when the plan has
+	// changed since a user agreed to it.
 	ReasonBlocked = "Blocked"
 
 	// ReasonPlanUnknown surfaces when the migrator cannot read the objects of the old system.
@@ -35,12 +35,11 @@ const (
 
 // Reasons of Fenced.
 const (
-	// ReasonOldControllersStopped surfaces when the fence is in place: the old controllers are stopped and their objects
-	// are protected.
+	// ReasonOldControllersStopped surfaces when the old controllers are stopped and their objects are protected.
 	ReasonOldControllersStopped = "OldControllersStopped"
 
-	// ReasonStoppingOldControllers surfaces when the migrator is putting the fence in place, or is restoring a part of the
-	// fence that another client has removed.
+	// ReasonStoppingOldControllers surfaces when the migrator is stopping the old controllers and protecting their
+	// objects, or restores a part of this fence that another client has removed.
 	ReasonStoppingOldControllers = "StoppingOldControllers"
 
 	// ReasonFenceTakenDown surfaces when the migration has ended and the fence was removed.
@@ -55,8 +54,8 @@ const (
 	// ReasonMigrated surfaces when the migration, or the adoption, is complete.
 	ReasonMigrated = "Migrated"
 
-	// ReasonAborted surfaces when the migration was aborted: the migrator is returning the instances to the old system, or
-	// has returned them.
+	// ReasonAborted surfaces when the migration was aborted. The migrator is returning the instances to the old system,
+	// or has returned them.
 	ReasonAborted = "Aborted"
 )
 
@@ -65,33 +64,32 @@ const (
 	// ReasonNothingInTheWay surfaces when the migration can continue.
 	ReasonNothingInTheWay = "NothingInTheWay"
 
-	// ReasonTroubles surfaces when the migration cannot continue because of a problem. The field status.troubles describes
-	// the problem.
+	// ReasonTroubles surfaces when the migration cannot continue because of a problem. The field status.troubles
+	// describes it.
 	ReasonTroubles = "Troubles"
 )
 
 // Keys that a migration sets on Machinist's objects.
 const (
 	// LabelMigration is the name of the Migration that created the object. The migrator removes the label when the
-	// Migration is completed. Before the phase Cleaning of the Migration, only the migrator may delete an object with this
-	// label or change its spec.
+	// Migration is completed. Before the phase Cleaning, only the migrator may delete the object or change its spec.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	LabelMigration = "machinist.dev/migration"
 
-	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the migrator ends
-	// this freeze.
+	// FreezeMigration is the value of LabelFreeze on sets and deployments of a Migration. Only the migrator ends this
+	// freeze.
 	FreezeMigration = "Migration"
 
-	// AnnotationMigratedFrom names the object of the old system from which a Migration created this object. The annotation
+	// AnnotationMigratedFrom names the old system's object from which a Migration created this object. The annotation
 	// remains after the migration.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	// Value: group/namespace/name/UID of the old object; on a class or Secret also group/kind/name, or only the group.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
-	// AnnotationAfterMigration records the changes that the migrator makes to the object when the Migration is completed:
-	// it sets replicas, annotations or the type of remediation, or deletes the object.
+	// AnnotationAfterMigration records what the migrator changes when the Migration is completed. It sets replicas,
+	// annotations or the type of remediation, or deletes the object.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
@@ -111,8 +109,8 @@ const (
 	// MigrationUseAllowed is the value of LabelMigrationUse.
 	MigrationUseAllowed = "allowed"
 
-	// AnnotationFenceProbe marks a test request. A migrator sends such requests to check whether the policy that protects
-	// the old objects is in force. The policy refuses such requests from all clients.
+	// AnnotationFenceProbe marks a test request of the migrator. The policy that protects the old objects refuses such
+	// requests from all clients. A refusal shows that the policy is in force.
 	//
 	// On: requests that are never stored. Set by: the migrator.
 	// Value: the Migration, and a hash of the record of the protected objects.

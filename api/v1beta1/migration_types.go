@@ -10,13 +10,13 @@ import (
 type MigrationStage string
 
 const (
-	// MigrationPlan changes nothing: the migrator only reads, and reports what the migration would do and what would be
+	// MigrationPlan changes nothing. The migrator only reads, and reports what the migration would do and what would be
 	// lost.
 	MigrationPlan MigrationStage = "Plan"
 	// MigrationAdopt stops the old system, copies its fleet, adopts the instances, and then waits.
 	MigrationAdopt MigrationStage = "Adopt"
-	// MigrationCommit removes the old system's objects when all instances are adopted. After that, the migration cannot be
-	// aborted.
+	// MigrationCommit removes the old system's objects when all instances are adopted. After that, the migration cannot
+	// be aborted.
 	MigrationCommit MigrationStage = "Commit"
 	// MigrationAbort returns the instances to the old system.
 	MigrationAbort MigrationStage = "Abort"
@@ -41,12 +41,12 @@ const (
 	// MigrationAdopted means that all instances are adopted, and the migration waits for the stage Commit or Abort.
 	MigrationAdopted MigrationPhase = "Adopted"
 	// MigrationCommitting means that the old system's tags are being removed from instances, and its traces from Nodes.
-	// From this phase on, the migration cannot be aborted.
+	// The migration can no longer be aborted.
 	MigrationCommitting MigrationPhase = "Committing"
-	// MigrationRemoving means that the old objects are being removed, but not the instances and Nodes that they stand for.
+	// MigrationRemoving means that the old objects are being removed without their instances and Nodes.
 	MigrationRemoving MigrationPhase = "Removing"
-	// MigrationCleaning means that the postponed changes are being applied to Machinist's objects, and that the fence is
-	// being removed.
+	// MigrationCleaning means that the postponed changes are being applied to Machinist's objects, and that the fence
+	// is being removed.
 	MigrationCleaning MigrationPhase = "Cleaning"
 	// MigrationCompleted means that only Machinist manages the fleet.
 	MigrationCompleted MigrationPhase = "Completed"
@@ -81,8 +81,8 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io
 	Source string `json:"source"`
 
-	// sourceNamespace is the namespace of the old objects, if their kinds are namespaced. Defaults to the namespace of the
-	// Migration, in which Machinist's objects are created. Immutable.
+	// sourceNamespace is the namespace of the old objects, if their kinds are namespaced. Defaults to the namespace of
+	// the Migration. Machinist's objects are always created in the namespace of the Migration. Immutable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SourceNamespace string `json:"sourceNamespace,omitempty"`
@@ -95,14 +95,14 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage. It can
-	// be changed to Abort only until the migration reaches the phase Committing. Defaults to Plan.
+	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage. A
+	// change to Abort is possible only until the phase Committing. Defaults to Plan.
 	// +optional
 	// +kubebuilder:default=Plan
 	Stage MigrationStage `json:"stage,omitempty"`
 
-	// planHash is the status.planHash of the plan that you agree to. If the plan changes before the migrator has created
-	// objects, the migration waits.
+	// planHash is the status.planHash of the plan that you agree to. If the plan changes before the migrator has
+	// created objects, the migration waits.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
@@ -118,8 +118,8 @@ type MigrationSpec struct {
 	// +optional
 	Fence MigrationFence `json:"fence,omitzero"`
 
-	// processFlags contains those flags of the old controllers that change the meaning of their objects. Write their names
-	// without leading dashes.
+	// processFlags contains the flags of the old controllers that change the meaning of their objects. Write their
+	// names without leading dashes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	ProcessFlags map[string]FlagValue `json:"processFlags,omitempty"`
@@ -129,13 +129,12 @@ type MigrationSpec struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template for classes whose old machines had no template of their
-	// own.
+	// userDataRef names the Secret with the bootstrap template for old machines that had no template.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// overrides change converted classes and therefore the plan. If they change after the stage Plan, the plan no longer
-	// matches planHash.
+	// overrides change converted classes and therefore the plan. If they change after the stage Plan, the plan no
+	// longer matches planHash.
 	// +optional
 	// +listType=map
 	// +listMapKey=class
@@ -148,25 +147,25 @@ type MigrationSpec struct {
 type FlagValue string
 
 // MigrationFence defines which parts of the old system are stopped. In addition, an admission policy always protects
-// the objects of the old system against changes by other clients.
+// the objects of the old system against other clients.
 type MigrationFence struct {
-	// workloads are the workloads of the control cluster that are scaled to 0: the old controllers, and controllers that
-	// change the objects of the old system, such as cluster-autoscaler.
+	// workloads are the workloads of the control cluster that are scaled to 0. List the old controllers, and
+	// controllers that change the objects of the old system, such as cluster-autoscaler.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Workloads []MigrationWorkload `json:"workloads,omitempty"`
 
 	// leases of the old controllers in the control cluster. The migrator acquires them, so that no old controller can
-	// become the leader. Defaults to the usual Leases of the old system in the namespaces of the workloads and of the old
-	// objects.
+	// become the leader. Defaults to the usual Leases of the old system in the namespaces of the workloads and of the
+	// old objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Leases []MigrationLease `json:"leases,omitempty"`
 
-	// electsLeader is false if the old controllers hold no Lease. In this case, workloads must list all old controllers.
-	// Defaults to true.
+	// electsLeader is false if the old controllers hold no Lease. In this case, workloads must list all old
+	// controllers. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	ElectsLeader *bool `json:"electsLeader,omitempty"`
@@ -237,7 +236,7 @@ type MigrationStatus struct {
 	// +optional
 	Phase MigrationPhase `json:"phase,omitempty"`
 
-	// planHash identifies the plan. The hash depends on the classes and findings, but not on the number of machines.
+	// planHash identifies the plan. The hash covers the classes and findings, but not the number of machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
@@ -250,8 +249,8 @@ type MigrationStatus struct {
 	// +optional
 	Machines MigrationCounts `json:"machines,omitzero"`
 
-	// findings are what you must know about the migration, with one entry for each code. All paths are in the ConfigMaps
-	// machinist-migration-<name>-<n>.
+	// findings are what you must know about the migration, with one entry for each code. The ConfigMaps
+	// machinist-migration-<name>-<n> contain all paths.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -345,8 +344,7 @@ type MigrationCounts struct {
 	Old int32 `json:"old"`
 }
 
-// MigrationFinding describes something that you must know about the migration. It covers all objects to which the same
-// applies.
+// MigrationFinding describes something that you must know about the migration. One finding covers all affected objects.
 type MigrationFinding struct {
 	// level of the finding. A Blocker prevents the start of the migration, a Loss must be accepted, and a Note is for
 	// information.
@@ -354,7 +352,7 @@ type MigrationFinding struct {
 	// +kubebuilder:validation:Enum=Blocker;Loss;Note
 	Level string `json:"level"`
 
-	// code of the finding. A loss is accepted by its code.
+	// code of the finding. You accept a loss by its code.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code"`
@@ -371,8 +369,8 @@ type MigrationFinding struct {
 }
 
 // Migration migrates the fleet of another system to Machinist. It converts the objects, adopts the instances without
-// touching them, and removes the old objects. It can be aborted until it is committed. The migrator of the provider
-// carries it out.
+// changing them, and removes the old objects. The migrator of the provider carries it out. You can abort a Migration
+// until you commit it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

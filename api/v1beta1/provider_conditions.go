@@ -2,7 +2,7 @@ package v1beta1
 
 // Conditions of a Provider, in addition to Available, Progressing and Deleting.
 const (
-	// ConditionDegraded is True while the operator cannot bring a Provider to the state in its spec.
+	// ConditionDegraded is True while the operator cannot bring the Provider to its desired state.
 	ConditionDegraded = "Degraded"
 )
 
@@ -18,15 +18,15 @@ const (
 	ReasonScaledToZero = "ScaledToZero"
 )
 
-// Reasons of Progressing on a Provider, in addition to RollingOut, RolloutComplete and ProgressDeadlineExceeded. If the
-// kubelet reports why a container does not start, its reason is also the reason of Progressing and Degraded:
-// ErrImagePull, ImagePullBackOff, InvalidImageName, CreateContainerConfigError and others.
+// Reasons of Progressing on a Provider, in addition to RollingOut, RolloutComplete and ProgressDeadlineExceeded. If a
+// container does not start, the reason of the kubelet is also the reason of Progressing and Degraded: ErrImagePull,
+// ImagePullBackOff, InvalidImageName, CreateContainerConfigError and others.
 const (
 	// ReasonWaitingForNodes surfaces when spec.type is Auto and no Node has a provider ID yet.
 	ReasonWaitingForNodes = "WaitingForNodes"
 
-	// ReasonCrashLoopBackOff surfaces when the process exits again and again. The message contains the exit code and, if
-	// known, the last lines of output.
+	// ReasonCrashLoopBackOff surfaces when the process exits again and again. The message contains the exit code and,
+	// if known, the last lines of output.
 	ReasonCrashLoopBackOff = "CrashLoopBackOff"
 
 	// ReasonPodsRefused surfaces when the API server refuses the pods, because of a quota or an admission policy.
@@ -45,7 +45,8 @@ const (
 	// ReasonAsDesired surfaces when nothing is degraded.
 	ReasonAsDesired = "AsDesired"
 
-	// ReasonUnknownType surfaces when Machinist contains no provider of spec.type and spec.image.repository is not set.
+	// ReasonUnknownType surfaces when Machinist contains no provider of spec.type, and spec.image.repository is not
+	// set.
 	ReasonUnknownType = "UnknownType"
 
 	// ReasonPlatformMixed surfaces when spec.type is Auto and the Nodes have provider IDs of several platforms.
@@ -57,11 +58,11 @@ const (
 	// ReasonInvalidValues surfaces when the chart refuses spec.values. The message contains the path of the value.
 	ReasonInvalidValues = "InvalidValues"
 
-	// ReasonSecretNotFound surfaces when a Secret that the spec names, or its key, does not exist.
+	// ReasonSecretNotFound surfaces when a Secret in the spec, or its key, does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
 
-	// ReasonObjectConflict surfaces when a required object already exists and was created by another tool, such as Helm,
-	// or for another Provider.
+	// ReasonObjectConflict surfaces when another tool, such as Helm, or another Provider has already created a required
+	// object.
 	ReasonObjectConflict = "ObjectConflict"
 
 	// ReasonApplyFailed surfaces when the API server refuses an object.
@@ -71,10 +72,10 @@ const (
 // Reasons of Deleting, on a MachineClass and on a Provider.
 const (
 	// ReasonInUse surfaces when a class that is being deleted still exists because Machines use it. On a Provider, it
-	// surfaces when the deletion waits for Machines and protected classes that need the provider process.
+	// surfaces when Machines and protected classes still need the provider process.
 	ReasonInUse = "InUse"
 
-	// ReasonWithdrawn surfaces when a class is being deleted, and every Machine with an instance of this class is being
-	// deleted too. The class then creates no more instances. The class is removed when these Machines are gone.
+	// ReasonWithdrawn surfaces when a class and all Machines with an instance of this class are being deleted. The
+	// class then creates no more instances. It is removed when these Machines are gone.
 	ReasonWithdrawn = "Withdrawn"
 )

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// ProviderTypeAuto is the spec.type of a Provider whose type is detected from the Nodes' provider IDs.
+	// ProviderTypeAuto is the spec.type of a Provider whose type Machinist detects from the provider IDs of the Nodes.
 	ProviderTypeAuto = "Auto"
 
 	// DefaultProviderReplicas is the number of replicas of a provider process if spec.replicas is not set.
@@ -16,7 +16,7 @@ const (
 	// DefaultKubeconfigKey is the key of a kubeconfig in its Secret if the reference does not name a key.
 	DefaultKubeconfigKey = "kubeconfig"
 
-	// MaxProviderNameLength is the maximum length of the name of a Provider, which is also the value of a label.
+	// MaxProviderNameLength is the maximum length of the name of a Provider. The name is also the value of a label.
 	MaxProviderNameLength = 63
 )
 
@@ -25,8 +25,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: create another Provider, and delete this one when no Machine needs it",fieldPath=".type"
 // +kubebuilder:validation:XValidation:rule="self.type != 'Auto' || !has(self.target) || !(has(self.target.kubeconfigSecretRef) || has(self.target.none) && self.target.none)",message="type must be set: Auto detects it from the Nodes of the operator's own cluster, but target names another cluster or none",fieldPath=".type"
 type ProviderSpec struct {
-	// type is the name of the provider, a DNS label such as azure or sim. If it is Auto, the type is detected from the
-	// provider IDs of the Nodes. A type that does not come with Machinist requires image.repository. Immutable.
+	// type is the name of the provider, a DNS label such as azure or sim. With Auto, the provider IDs of the Nodes
+	// determine the type. A type that does not come with Machinist requires image.repository. Immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=44
@@ -37,7 +37,7 @@ type ProviderSpec struct {
 	// +optional
 	Image ProviderImage `json:"image,omitzero"`
 
-	// replicas of the process. One replica is the leader, and another one takes over when the leader ends. With 0, no
+	// replicas of the process. One replica is the leader. Another one takes over when the leader ends. With 0, no
 	// process runs, and the machines stay as they are. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
@@ -55,15 +55,15 @@ type ProviderSpec struct {
 	// +optional
 	Target ProviderTarget `json:"target,omitzero"`
 
-	// watchNamespace is the only namespace of the control cluster whose Machines are served. If empty, all namespaces are
-	// served.
+	// watchNamespace is the only namespace of the control cluster whose Machines are served. If empty, all namespaces
+	// are served.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 
-	// extraArgs are additional flags of the process, such as --max-in-flight-creates=20 or flags of the provider itself.
-	// Flags that are derived from other fields are refused.
+	// extraArgs are additional flags of the process, such as --max-in-flight-creates=20 or flags of the provider. Flags
+	// that follow from other fields are refused.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -73,9 +73,9 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^--(control-kubeconfig|target-kubeconfig|namespace|leader-elect|leader-election-namespace)(=.*)?$'))",message="set spec.control, spec.target and spec.watchNamespace instead of their flags; the operator sets those of leader election"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other fields of
-	// this spec take precedence over them. A value that the chart does not know is refused; the message contains the path
-	// of the value.
+	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other fields
+	// of this spec take precedence. A value that the chart does not know is refused. The message then contains its
+	// path.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -127,7 +127,8 @@ type ProviderImage struct {
 
 // ProviderControl defines how a provider process accesses the control cluster.
 type ProviderControl struct {
-	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the control cluster.
+	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the control
+	// cluster.
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 }
@@ -136,7 +137,8 @@ type ProviderControl struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.kubeconfigSecretRef) && has(self.none) && self.none)",message="none and kubeconfigSecretRef exclude each other: remove one of them",fieldPath=".none"
 type ProviderTarget struct {
-	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the target cluster.
+	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the target
+	// cluster.
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 
@@ -192,19 +194,19 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Process string `json:"process,omitempty"`
 
-	// version is the version that is running: the image tag of the ready pods, or a part of the image digest. If pods of
-	// several versions run, all of them are listed.
+	// version is the running version: the image tag of the ready pods, or a part of the image digest. If pods of
+	// several versions run, all versions are listed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Version string `json:"version,omitempty"`
 
-	// desiredVersion is the version that is being rolled out or was rolled out last.
+	// desiredVersion is the version of the current or last rollout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DesiredVersion string `json:"desiredVersion,omitempty"`
 
-	// installed contains the objects that the operator created for this Provider. The operator removes them when they are
-	// no longer needed.
+	// installed contains the objects that the operator created for this Provider. The operator removes them when they
+	// are no longer needed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100

@@ -30,9 +30,9 @@ type UserDataRef struct {
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 
-	// compress is the format in which Machinist compresses the user data after it has replaced the placeholders, for
-	// clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset, the user data
-	// stays as it is in the Secret, compressed or not.
+	// compress is the format in which Machinist compresses the user data after it has replaced the placeholders. Use it
+	// for clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset, the
+	// user data stays as it is in the Secret.
 	// +optional
 	Compress UserDataCompression `json:"compress,omitempty"`
 }
@@ -77,8 +77,8 @@ type UserDataValue struct {
 // must have the label machinist.dev/secret-use with the value user-data.
 // +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef) != has(self.secretKeyRef)",message="exactly one of configMapKeyRef and secretKeyRef must be set"
 type UserDataValueSource struct {
-	// configMapKeyRef selects a key of a ConfigMap. The provider needs the permission to read it: see the value
-	// userDataConfigMaps of the chart machinist-provider.
+	// configMapKeyRef selects a key of a ConfigMap. The provider needs the permission to read it. Grant it with the
+	// value userDataConfigMaps of the chart machinist-provider.
 	// +optional
 	ConfigMapKeyRef *KeyRef `json:"configMapKeyRef,omitempty"`
 

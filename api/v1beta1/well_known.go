@@ -1,7 +1,7 @@
 package v1beta1
 
-// The comment of each key ends with a paragraph that lists the objects that may have the key, the clients that set it,
-// and its values. The program hack/reference generates docs/reference/labels-and-annotations.md from these comments.
+// The last paragraph of each comment lists the objects that may have the key, the clients that set it, and its values.
+// The program hack/reference generates docs/reference/labels-and-annotations.md from these comments.
 
 // Finalizers.
 const (
@@ -10,9 +10,8 @@ const (
 	// On: Machine. Set by: the provider.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer prevents the removal of a deleted object that is still needed: a MachineClass while Machines use it,
-	// a Secret while a class or a Machine without a class refers to it, and a Provider while Machines or classes need its
-	// process.
+	// InUseFinalizer prevents the removal of a deleted object that is still needed. Machines need their MachineClass.
+	// Classes, and Machines without a class, need their Secrets. Machines and classes need their Provider.
 	//
 	// On: MachineClass, Secret, Provider. Set by: the provider, and the operator on a Provider.
 	InUseFinalizer = "machinist.dev/in-use"
@@ -20,7 +19,7 @@ const (
 
 // Labels of Machinist's own objects. If no values are listed, the label has the same effect with every value.
 const (
-	// LabelTemplateHash is a hash of the template. The hash covers only fields whose change starts a rollout.
+	// LabelTemplateHash is a hash of the template fields whose change starts a rollout.
 	//
 	// On: MachineSet, Machine. Set by: the manager.
 	LabelTemplateHash = "machinist.dev/template-hash"
@@ -51,8 +50,8 @@ const (
 	// FreezeMoving is the value of LabelFreeze on objects that are being moved to another control cluster.
 	FreezeMoving = "Moving"
 
-	// LabelSelectedForUpdate selects a Machine that will be updated in place. The label has an effect only in a rollout
-	// with the strategy InPlace and the orchestration Manual.
+	// LabelSelectedForUpdate selects a Machine for an update in place. The label has an effect only with the strategy
+	// InPlace and the orchestration Manual.
 	//
 	// On: Machine. Set by: users.
 	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
@@ -62,10 +61,10 @@ const (
 	// On: the objects of a provider process. Set by: the operator.
 	LabelInstalledBy = "machinist.dev/installed-by"
 
-	// LabelTypeVersion names the version of the API for which the Machine was written. If the value is not v1beta1,
-	// Machinist neither creates an instance for the Machine nor updates the Machine or checks its health. The Machine can
-	// still be deleted. A Machine without the label is treated like a Machine of the current version, unless the provider
-	// runs with --require-type-version. The label is not part of the template hash.
+	// LabelTypeVersion names the API version for which the Machine was written. If the value is not v1beta1, Machinist
+	// creates no instance, makes no updates and does not check the health of the Machine. The Machine can still be
+	// deleted. A missing label means the current version, unless the provider runs with --require-type-version. The
+	// label is not part of the template hash.
 	//
 	// On: Machine, the template of a fleet. Set by: users, or the manager if the template has no such label.
 	// Value: v1beta1.
@@ -76,7 +75,7 @@ const (
 
 	// LabelSecretUse lists the purposes for which MachineClasses and Machines of the same namespace may use a Secret or
 	// ConfigMap. Machinist does not read a Secret without the label. Otherwise, every user who may write a class or a
-	// Machine could put any Secret of the namespace into the user data of an instance.
+	// Machine could read any Secret of the namespace through the user data of an instance.
 	//
 	// On: Secret, ConfigMap. Set by: users.
 	// Value: SecretUseCredentials, SecretUseUserData or SecretUseBoth.
@@ -92,7 +91,7 @@ const (
 
 // Annotations of Machinist's own objects. If no values are listed, the annotation has the same effect with every value.
 const (
-	// AnnotationDeleteMachine marks a Machine that its MachineSet deletes first when the set is scaled down.
+	// AnnotationDeleteMachine marks a Machine that its MachineSet deletes first in a scale-down.
 	//
 	// On: Machine. Set by: users and cluster-autoscaler.
 	AnnotationDeleteMachine = "machinist.dev/delete-machine"
@@ -107,9 +106,8 @@ const (
 	// DefaultDeletePriority is the priority of a Machine without AnnotationDeletePriority.
 	DefaultDeletePriority = 3
 
-	// AnnotationPaused pauses a Machine. For a paused Machine, Machinist makes no driver calls and evicts no pods. It
-	// neither deletes nor remediates the Machine. Machinist still updates the status of the Machine, and the set still
-	// counts the Machine.
+	// AnnotationPaused pauses a Machine. Machinist makes no driver calls for the Machine, evicts no pods, and neither
+	// deletes nor remediates the Machine. Machinist still updates its status, and its set still counts it.
 	//
 	// On: Machine. Set by: users, the migrator and machinist move.
 	AnnotationPaused = "machinist.dev/paused"
@@ -134,22 +132,22 @@ const (
 	// On: Machine. Set by: users.
 	AnnotationRemediate = "machinist.dev/remediate"
 
-	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption: rollouts, updates in place, expiry,
-	// requested replacements and remediation. A scale-down deletes the Machine last. Users can still delete the Machine.
+	// AnnotationDoNotDisrupt exempts a Machine from rollouts, updates in place, expiry, requested replacements and
+	// remediation. A scale-down deletes the Machine last. Users can still delete the Machine.
 	//
 	// On: Machine. Set by: users.
 	// Value: the time (RFC 3339) at which the exemption ends; with any other value the exemption does not end.
 	AnnotationDoNotDisrupt = "machinist.dev/do-not-disrupt"
 
-	// AnnotationReplace requests the replacement of a Machine. The set first creates another Machine. When the new Machine
-	// is available, the set deletes the annotated Machine.
+	// AnnotationReplace requests the replacement of a Machine. The set creates another Machine and deletes the
+	// annotated Machine when the new one is available.
 	//
 	// On: Machine. Set by: users, machinist replace, and the manager if the Machine is older than expireAfter.
 	// Value: expired (set by the manager), or any other value (set by a user).
 	AnnotationReplace = "machinist.dev/replace"
 
-	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that Kubernetes does not support together with
-	// the version of the target cluster's API server. It also turns off the warning about such a version.
+	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that the target cluster's API server does not
+	// support. The annotation also turns off the warning about such a version.
 	//
 	// On: MachineDeployment, MachineSet, Machine. Set by: users.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
@@ -164,15 +162,15 @@ const (
 	// On: MachineDisruptionBudget. Set by: machinist pause.
 	AnnotationPausedBy = "machinist.dev/paused-by"
 
-	// AnnotationRetry makes the provider immediately retry an operation that was refused or failed. Every new value causes
-	// one retry. Without the annotation, the provider waits until the next scheduled retry.
+	// AnnotationRetry makes the provider immediately retry an operation that was refused or failed. Every new value
+	// causes one retry. Without the annotation, the provider waits until the next scheduled retry.
 	//
 	// On: Machine. Set by: users.
 	AnnotationRetry = "machinist.dev/retry"
 
 	// AnnotationForceDelete deletes a Machine without a drain and without waiting for volumes, even if the drain has
-	// already begun. If the cloud does not remove the instance, the Machine is removed anyway. Orphan collection removes
-	// the instance later.
+	// already begun. If the cloud does not remove the instance, the Machine is removed anyway. Orphan collection
+	// removes the instance later.
 	//
 	// On: Machine. Set by: users.
 	AnnotationForceDelete = "machinist.dev/force-delete"
@@ -190,8 +188,8 @@ const (
 	// PreserveWhenFailed is the value of AnnotationPreserve that preserves a Machine when its phase becomes Failed.
 	PreserveWhenFailed = "when-failed"
 
-	// AnnotationPreservedUntil is the time at which a preserved Machine is deleted. MachineSets neither adopt nor count a
-	// Machine with this annotation.
+	// AnnotationPreservedUntil is the time at which a preserved Machine is deleted. MachineSets neither adopt nor count
+	// a Machine with this annotation.
 	//
 	// On: Machine. Set by: the provider; users may change the time.
 	// Value: a time (RFC 3339).
@@ -202,9 +200,9 @@ const (
 	// On: Machine. Set by: the provider.
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
-	// AnnotationReleasedFrom is the UID of the former owner of the Machine: a MachineDeployment, or a MachineSet without a
-	// MachineDeployment. The set released the Machine because the labels of the Machine no longer matched the selector.
-	// Until the Machine is deleted or adopted, it counts toward the hard limit on the number of machines of that owner.
+	// AnnotationReleasedFrom is the UID of the MachineDeployment or standalone MachineSet that owned the Machine. The
+	// set released the Machine because its labels no longer matched the selector. Until the Machine is deleted or
+	// adopted, it counts toward the former owner's hard limit on the number of machines.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
@@ -214,28 +212,27 @@ const (
 	// On: MachineSet, MachineDeployment. Set by: users.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
-	// AnnotationAllowDeletion permits the deletion of a CustomResourceDefinition of this API group, which the admission
-	// policy otherwise refuses. Kubernetes then also deletes all objects of that kind, and the Machines that these objects
-	// own.
+	// AnnotationAllowDeletion permits the deletion of a CustomResourceDefinition of this API group. Without the
+	// annotation, the admission policy refuses the deletion. Kubernetes then also deletes all objects of that kind, and
+	// the Machines that these objects own.
 	//
 	// On: CustomResourceDefinition. Set by: users.
 	// Value: true.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
 	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine until the given time, even while
-	// OrphanRemovalBlocked is True. The permission applies only to instances that the provider finds with the credentials
-	// of this class. The tags of such an instance must name the namespace of the class, or a namespace in which no class
-	// finds the instance.
+	// OrphanRemovalBlocked is True. The permission covers the instances that the provider finds with the credentials of
+	// this class. Their tags must name the namespace of the class, or a namespace in which no class finds them.
 	//
 	// On: MachineClass. Set by: users.
 	// Value: a time (RFC 3339) at most 24 hours in the future.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
-	// AnnotationAdoptFromCluster is the cluster ID of another control cluster, which was lost or from which a fleet was
-	// moved. A Machine of the class may adopt an instance whose tags contain that cluster ID and the namespace and name of
-	// the Machine. The provider's list of instances for the class must contain the instance. The permission ends at the
-	// time in AnnotationAdoptFromClusterUntil. The processes of the other control cluster must be stopped, because
-	// otherwise two installations would manage the same instance.
+	// AnnotationAdoptFromCluster is the cluster ID of another control cluster that was lost or from which a fleet was
+	// moved. A Machine of the class may adopt an instance with that cluster ID and the Machine's namespace and name in
+	// its tags. The provider's list of instances for the class must contain the instance. The permission ends at the
+	// time in AnnotationAdoptFromClusterUntil. Stop the processes of the other control cluster first. Otherwise two
+	// installations would manage the same instance.
 	//
 	// On: MachineClass. Set by: machinist restore, machinist move and machinist orphans adopt.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
@@ -247,14 +244,14 @@ const (
 	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
 
 	// AnnotationMovingTo is the cluster ID of the control cluster to which machinist move is moving the object. The
-	// annotation remains until the object is deleted in the old cluster. The move has paused each Machine that has the
-	// annotation, and has frozen each MachineSet and MachineDeployment that has it (FreezeMoving).
+	// annotation remains until the object is deleted in the old cluster. Machines with the annotation are paused.
+	// MachineSets and MachineDeployments with the annotation are frozen (FreezeMoving).
 	//
 	// On: all objects that are moved. Set by: machinist move.
 	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
 
-	// AnnotationMovedTo is the cluster ID of the control cluster that has adopted the instance of the Machine. When a
-	// Machine has this annotation, the old control cluster deletes the Machine without its instance.
+	// AnnotationMovedTo is the cluster ID of the control cluster that has adopted the Machine's instance. The old
+	// control cluster then deletes the Machine without its instance.
 	//
 	// On: Machine. Set by: machinist move.
 	AnnotationMovedTo = "machinist.dev/moved-to-cluster"
@@ -287,60 +284,59 @@ const (
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
 )
 
-// Annotations with state of Machinist's controllers. The controllers store state in these annotations. Other clients
-// must not set them.
+// Annotations with state of Machinist's controllers. Other clients must not set them.
 const (
 	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, the sets of
-	// old revisions have this annotation. Therefore, if a user deletes a machine of such a set, the set of the new
-	// revision creates the replacement.
+	// old revisions have this annotation. If a user deletes one of their machines, the set of the new revision creates
+	// the replacement.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationNoCreate = "machinist.dev/no-create"
 
-	// AnnotationSizedFor is the value of the MachineDeployment's spec.replicas when its sets were last scaled. If
-	// spec.replicas differs from the annotation, a user or autoscaler has scaled the deployment. The manager then scales
-	// all sets in proportion.
+	// AnnotationSizedFor is the MachineDeployment's spec.replicas when its sets were last scaled. A different
+	// spec.replicas means that a user or autoscaler has scaled the deployment. The manager then scales all sets in
+	// proportion.
 	//
 	// On: MachineSet (the newest one). Set by: the manager.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
-	// AnnotationExchangeSurge is the number of additional machines that the set of the current revision has because
-	// replacements are created before machines are deleted. Machines in excess of this number are surplus because the
-	// fleet was scaled down, so no budget limits their deletion.
+	// AnnotationExchangeSurge is the number of replacements that the set of the current revision has created in
+	// advance, before the replaced machines are deleted. Additional surplus machines come from a scale-down, so no
+	// budget limits their deletion.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
 
-	// AnnotationOutdated marks a set of an old revision whose machines a rollout is replacing or updating. As long as the
-	// set has the annotation, the Nodes of its machines have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.
+	// AnnotationOutdated marks a set of an old revision whose machines a rollout is replacing or updating. As long as
+	// the set has the annotation, the Nodes of its machines have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationOutdated = "machinist.dev/outdated"
 
-	// AnnotationRolloutAfter is the value that rolloutAfter of the MachineDeployment had when the set was created. The set
-	// has the annotation only if that time had already passed. All machines of the set are regarded as created after that
-	// time, even if the clocks of the control cluster differ.
+	// AnnotationRolloutAfter is the MachineDeployment's rolloutAfter at the creation of the set, if that time had
+	// already passed. All machines of the set count as created after that time, even if the clocks of the control
+	// cluster differ.
 	//
 	// On: MachineSet. Set by: the manager.
 	// Value: a time (RFC 3339).
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
 	// AnnotationRemediationRetry marks a Machine that replaces a failed or unhealthy Machine. It contains the number of
-	// consecutive Machines that were replaced before this Machine, and the UID of the last of these Machines.
+	// consecutive replacements up to this Machine, and the UID of the Machine that was replaced last.
 	//
 	// On: Machine. Set by: the manager.
 	// Value: <number>/<UID>.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
-	// AnnotationAppliedHash is a hash of the content that the operator last applied. The operator compares the hash to
-	// find out whether the content that it wants to apply has changed.
+	// AnnotationAppliedHash is a hash of the content that the operator last applied. With the hash, the operator
+	// detects changed content.
 	//
 	// On: the objects of a provider process. Set by: the operator.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
 	// AnnotationLastAppliedTemplate lists the keys that came from the template of the set. If a key is removed from the
-	// template, the manager removes it from the Machine. The manager does not remove keys that other clients added to the
-	// Machine.
+	// template, the manager removes it from the Machine. The manager does not remove keys that other clients added to
+	// the Machine.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
@@ -348,8 +344,8 @@ const (
 
 // Keys on Nodes.
 const (
-	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are only for information: to
-	// find the Node of a Machine, Machinist uses status.nodeRef of the Machine.
+	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are only for information.
+	// Machinist finds the Node of a Machine by status.nodeRef.
 	//
 	// On: Node (a label and an annotation). Set by: the provider.
 	NodeLabelMachine      = "machinist.dev/machine"
@@ -367,16 +363,16 @@ const (
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
-	// NodeAnnotationLastAppliedNodeTemplate is a hash of the labels, annotations and taints that the provider last applied
-	// to a Node from spec.node. A delayed older request does not match the annotation, and therefore cannot undo a newer
-	// request. The provider does not use the annotation for anything else, because every client that may write to the Node
-	// can change it. The applied keys are in status.nodeTemplate of the Machine.
+	// NodeAnnotationLastAppliedNodeTemplate is a hash of the labels, annotations and taints of spec.node that the
+	// provider last applied to a Node. With the hash, a delayed older request cannot undo a newer one. The hash has no
+	// other use, because every client that may write the Node can change it. The applied keys are in
+	// status.nodeTemplate of the Machine.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
-	// NodeAnnotationInstanceRemoved marks a Node whose instance has no Machine and is being removed. The provider deletes
-	// the Node when the instance no longer exists.
+	// NodeAnnotationInstanceRemoved marks a Node whose instance has no Machine and is being removed. The provider
+	// deletes the Node when the instance no longer exists.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	// Value: namespace/name of the object whose credentials the provider used to find the instance.
@@ -397,18 +393,18 @@ const (
 	// UpdateResultSucceeded is the value of NodeAnnotationUpdateResult after a successful update.
 	UpdateResultSucceeded = "succeeded"
 
-	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update. A colon and a reason may follow
-	// this value.
+	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update. A colon and a reason may
+	// follow this value.
 	UpdateResultFailed = "failed"
 
-	// NodeAnnotationCordoned marks a Node that Machinist has cordoned. Machinist does not uncordon a Node that a user has
-	// cordoned.
+	// NodeAnnotationCordoned marks a Node that Machinist has cordoned. Machinist does not uncordon a Node that a user
+	// has cordoned.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
-	// NodeTaintUninitialized is a taint of a new Node. The provider removes it when the Node has the labels, annotations
-	// and taints of its Machine. Its effect is NoSchedule.
+	// NodeTaintUninitialized is a taint of a new Node. The provider removes it when the Node has the labels,
+	// annotations and taints of its Machine. Its effect is NoSchedule.
 	//
 	// On: Node (a taint). Set by: user data, through the configuration of the kubelet.
 	NodeTaintUninitialized = "machinist.dev/uninitialized"
@@ -460,12 +456,12 @@ const (
 	AutoscalerMinSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-min-size"
 	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
 
-	// AutoscalerCapacityPrefix is the prefix of annotations on a MachineSet or MachineDeployment. While the group has no
-	// Node, these annotations tell cluster-autoscaler the properties of its future Nodes.
+	// AutoscalerCapacityPrefix is the prefix of annotations that describe the future Nodes of a MachineSet or
+	// MachineDeployment to cluster-autoscaler, while it has no Node.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
-	// AutoscalerCPUAnnotation is one of the annotations that describe the future Nodes of a node group. cluster-autoscaler
-	// uses them while the group has no Node. Each annotation describes one property.
+	// AutoscalerCPUAnnotation is one of the annotations that describe the future Nodes of a node group.
+	// cluster-autoscaler uses them while the group has no Node. Each annotation describes one property.
 	//
 	// On: MachineDeployment, MachineSet. Set by: the manager, and users.
 	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"
@@ -493,17 +489,18 @@ const (
 // Maximum lengths of names. Names are also used as values of labels. The name of a set or machine begins with the name
 // of its owner.
 const (
-	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The name of each set adds
-	// -<template hash> to this name, and the name of each machine also adds -<5 random characters>.
+	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The name of a set adds
+	// -<template hash>, and the name of a machine also adds -<5 random characters>.
 	MaxMachineDeploymentNameLength = 47
 
 	// MaxTemplateHashLength is the maximum length of a template hash.
 	MaxTemplateHashLength = 9
 
-	// MaxMachineSetNameLength is the maximum length of the name of a MachineSet. The name of each machine adds -<5 random
-	// characters> to this name.
+	// MaxMachineSetNameLength is the maximum length of the name of a MachineSet. The name of a machine adds -<5 random
+	// characters>.
 	MaxMachineSetNameLength = 57
 
-	// MaxMachineNameLength is the maximum length of the name of a Machine, because the value of a label cannot be longer.
+	// MaxMachineNameLength is the maximum length of the name of a Machine, because the value of a label cannot be
+	// longer.
 	MaxMachineNameLength = 63
 )

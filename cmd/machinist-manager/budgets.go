@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// addBudgets adds the controller that reports the usage of disruption budgets.
 func addBudgets(op *process.Process, ledger *disruption.Ledger) error {
 	control := op.Control()
 	counts, err := report.NewMetrics(metrics.Registry, control.Cache, ledger, clock.RealClock{})

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// addHealth adds the controller that checks the health of machines.
 func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) error {
 	policy, err := s.health.Policy()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	_ "time/tzdata" // The windows of disruption budgets have time zones, and an image may lack the time zone database.
+	_ "time/tzdata" // Time zones of disruption windows work in images without a time zone database.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -126,7 +126,7 @@ func options(log logr.Logger) process.Options {
 	}
 }
 
-// addControllers adds the controllers. serverVersion is nil if there is no target cluster.
+// addControllers adds the controllers. The parameter serverVersion is nil if there is no target cluster.
 func addControllers(ctx context.Context, op *process.Process, s *settings, tracer *tracing.Tracer,
 	serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()
@@ -185,7 +185,6 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 	return addHealth(op, s, healthMetrics)
 }
 
-// addOvershoot adds the controller that freezes owners with too many machines.
 func addOvershoot(op *process.Process, s *settings) error {
 	frozen, err := reachability.FrozenMetric(metrics.Registry)
 	if err != nil {

@@ -30,7 +30,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// proxy forwards connections to an API server, and tests can interrupt it.
 type proxy struct {
 	t           *testing.T
 	to, address string
@@ -41,7 +40,7 @@ type proxy struct {
 	relaying sync.WaitGroup
 }
 
-// newProxy starts a proxy to the API server. It returns the proxy and a configuration that uses the proxy.
+// newProxy starts a proxy to the API server. It also returns a client configuration that uses the proxy.
 func newProxy(t *testing.T, config *rest.Config) (*proxy, *rest.Config) {
 	t.Helper()
 	l := &proxy{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
@@ -99,7 +98,6 @@ func (l *proxy) relay(from net.Conn) {
 	delete(l.open, to)
 }
 
-// cut closes all connections and accepts no new ones.
 func (l *proxy) cut() {
 	l.mu.Lock()
 	if l.listener != nil {
@@ -113,7 +111,6 @@ func (l *proxy) cut() {
 	l.relaying.Wait()
 }
 
-// kubeconfig writes a kubeconfig file and returns its path.
 func kubeconfig(t *testing.T, name string, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -123,7 +120,6 @@ func kubeconfig(t *testing.T, name string, config *rest.Config) string {
 	return path
 }
 
-// runManager runs the manager until the test ends.
 func runManager(t *testing.T, args ...string) {
 	t.Helper()
 	config, settings := process.DefaultConfig("machinist-manager"), &settings{}
@@ -165,8 +161,8 @@ func deployment(namespace string) *v1beta1.MachineDeployment {
 	return d
 }
 
-// awaitFleet waits until the namespace has the given number of machines. The deployment and its set must be frozen if
-// frozen is true, and must not be frozen otherwise.
+// awaitFleet waits until the namespace has the given number of machines, and the deployment and its set are frozen or
+// not.
 func awaitFleet(t *testing.T, c client.WithWatch, namespace string, machines int, frozen bool) {
 	t.Helper()
 	in := client.InNamespace(namespace)
@@ -190,7 +186,6 @@ func isFrozen(conditions []metav1.Condition) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonControlPlaneUnreachable
 }
 
-// freeAddress returns an address that is not in use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := controlplane.FreeAddress()
@@ -200,7 +195,6 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// awaitReadyz waits until the response of /readyz contains the given text.
 func awaitReadyz(t *testing.T, address, reports string) {
 	t.Helper()
 	deadline, tick := time.After(env.Patience), time.NewTicker(20*time.Millisecond)
@@ -222,8 +216,8 @@ func awaitReadyz(t *testing.T, address, reports string) {
 	}
 }
 
-// While the target cluster is unreachable, the state of the machines is unknown: the owners create no machines and
-// report the reason. When the cluster is back, they continue automatically.
+// While the target cluster is unreachable, the owners create no machines and report why. Afterwards they continue
+// automatically.
 //
 // Rules: outage-stops-owners, freeze-is-reported.
 func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
@@ -248,7 +242,7 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 
 	target.cut()
 	awaitReadyz(t, probes, "frozen: The target cluster has been unreachable since ")
-	// Now the set lacks a machine, and the deployment wants one more machine than before.
+	// The set now lacks a machine, and the deployment wants one more machine.
 	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +253,6 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 	awaitFleet(t, c, namespace, 1, true)
 
 	target.restore()
-	// The finalizer of the first machine is not removed, so it still exists.
+	// A finalizer keeps the first machine.
 	awaitFleet(t, c, namespace, 3, false)
 }

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/health/overshoot"
 )
 
-// settings are the flags that only this process has.
 type settings struct {
 	concurrentSets        int
 	concurrentDeployments int

@@ -35,7 +35,7 @@ const namespace = "machinist-system"
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m, controlplane.Options{Audit: true})) }
 
-// operate runs the operator until the test ends. The operator has only the permissions of its roles.
+// operate runs the operator until the test ends, with only the permissions of its roles.
 func operate(t *testing.T, c client.WithWatch) {
 	t.Helper()
 	for _, object := range roles(t) {
@@ -100,8 +100,6 @@ func roles(t *testing.T) []client.Object {
 	}
 }
 
-// awaitInstalled waits until the objects of the newest generation of a Provider are installed, and returns the
-// Provider.
 func awaitInstalled(t *testing.T, c client.WithWatch, name string) *v1beta1.Provider {
 	t.Helper()
 	list := env.Await(t, c, &v1beta1.ProviderList{}, "the installation of "+name,
@@ -117,8 +115,8 @@ func awaitInstalled(t *testing.T, c client.WithWatch, name string) *v1beta1.Prov
 	return &list.Items[slices.IndexFunc(list.Items, func(p v1beta1.Provider) bool { return p.Name == name })]
 }
 
-// The operator can install the chart in all configurations with only the permissions of its role. The API server does
-// not let a client create a role with permissions that the client lacks. Existing objects are not written again.
+// The operator installs the chart in all configurations with only the permissions of its role. The API server rejects a
+// role with permissions that its creator lacks.
 //
 // Rules: operator-may-install, nothing-written-when-as-desired.
 func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
@@ -148,7 +146,7 @@ func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
 				}
 			}
 
-			// After an annotation of each object was changed, the operator runs passes but writes nothing.
+			// A changed annotation causes a pass of the operator, but no write.
 			if err := log.Mark(); err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +182,6 @@ func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
 	requireNothingDenied(t)
 }
 
-// requireNothingDenied fails the test if a request of the operator was denied.
 func requireNothingDenied(t *testing.T) {
 	t.Helper()
 	log, err := auditlog.Open(env.ControlPlane().AuditLog())
@@ -205,8 +202,6 @@ func requireNothingDenied(t *testing.T) {
 	}
 }
 
-// The chart refuses an unknown value, and the error contains the path of the value.
-//
 // Rule: spec-becomes-chart-values.
 func TestChartRefusesUnknownValueWithItsPath(t *testing.T) {
 	_, err := render(installer.Release{Name: "machinist-provider-sim", Namespace: namespace,
@@ -241,7 +236,6 @@ func awaitPass(t *testing.T, log *auditlog.Log, by auditlog.Filter, process stri
 
 func values(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
-// read returns an object, or nil if it does not exist.
 func read(t *testing.T, c client.Client, ref v1beta1.InstalledObject) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}

@@ -7,7 +7,6 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// render renders the embedded chart of a provider.
 func render(r installer.Release) ([]*unstructured.Unstructured, error) {
 	return manifests.RenderProvider(manifests.Release{Name: r.Name, Namespace: r.Namespace, Values: r.Values,
 		ManagedBy: installer.Name})

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	// The logs of the client libraries would only clutter the output of the commands.
+	// Log lines of client libraries would clutter the output of the commands.
 	logf.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)

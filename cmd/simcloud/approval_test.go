@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// TestMachineWaitsForApproval checks that a machine waits for approval without a time limit. If the machine is killed
-// while it waits, or if its request is denied, the machine sends another request.
+// TestMachineWaitsForApproval checks that a machine waits for approval without a time limit. After a restart or a
+// denied request, the machine sends another request.
 func TestMachineWaitsForApproval(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestMachineWaitsForApproval(t *testing.T) {
 	inst := p.create("pends", c.userData(token))
 
 	first := c.wantRequest(t, "pends")
-	// A kubelet does not save a key that has no certificate yet. After a restart, the kubelet sends another request.
+	// A kubelet does not save a key without a certificate, so it sends another request after a restart.
 	p.restart(syscall.SIGKILL)
 	second := c.wantRequest(t, "pends", first.Name)
 	p.wantConsole(inst.ID, "waiting for approval of CertificateSigningRequest "+second.Name)

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// BenchmarkJoin measures the time until all nodes are Ready, and the memory per instance at the end of that time.
+// BenchmarkJoin measures the time until all nodes are Ready, and then the memory per instance.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -25,7 +25,7 @@ func BenchmarkJoin(b *testing.B) {
 			for round := 0; b.Loop(); round++ {
 				b.StopTimer()
 				p := startProcess(b)
-				// Most writes of joining kubelets are Events, which are not measured here.
+				// Most writes of joining kubelets are Events. The benchmark does not measure them.
 				omit := simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitEvents: ptr.To(true)}}
 				if _, err := p.admin.PatchSettings(b.Context(), omit); err != nil {
 					b.Fatal(err)
@@ -54,7 +54,6 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// readyNodes returns the number of ready nodes whose name begins with prefix.
 func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
 	b.Helper()
 	list, err := c.kube.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -69,7 +68,6 @@ func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
 	return ready
 }
 
-// residentKiB returns the resident memory of a process.
 func residentKiB(b *testing.B, pid int) int {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -73,7 +73,6 @@ func TestInstanceJoinsCluster(t *testing.T) {
 	})
 }
 
-// requestsFor returns the certificate requests for a node.
 func (c *cluster) requestsFor(t testing.TB, name string) []certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	list, err := c.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
@@ -189,7 +188,7 @@ func TestPodsFollowTheirAnnotations(t *testing.T) {
 		}
 		c.wantPod(t, name, want)
 	}
-	// Another pod with the same name must not be confused with the first one.
+	// A new pod must not be confused with a deleted pod of the same name.
 	if err := c.kube.CoreV1().Pods("default").Delete(t.Context(), "running", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +199,6 @@ func TestPodsFollowTheirAnnotations(t *testing.T) {
 	c.wantPod(t, "running", "Running ready")
 }
 
-// pod returns a pod that can run only on the given node.
 func (c *cluster) pod(name, node string, annotations ...string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},
@@ -270,8 +268,7 @@ func TestSilentNodeBecomesUnknownAndRecovers(t *testing.T) {
 	c.wantReady(t, "sleeper", corev1.ConditionUnknown)
 }
 
-// TestNodesSurviveKilledProcess deletes the token before the restart, so the nodes can only continue with their saved
-// state.
+// TestNodesSurviveKilledProcess deletes the token before the restart, so that nodes must use their saved state.
 func TestNodesSurviveKilledProcess(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, secret := c.token(t)
@@ -349,8 +346,8 @@ func TestNodesSurviveAPIServerOutage(t *testing.T) {
 	token, _ := c.token(t)
 	p.create("patient", c.userData(token))
 	c.wantReady(t, "patient", corev1.ConditionTrue)
-	// The node controller removes the taint of a new node only once. If that request fails during the outage, the
-	// controller retries when the Node changes next, which may take minutes.
+	// The node controller removes the taint of a new node only once. If an outage breaks this request, the controller
+	// retries at the next change of the Node, which may take minutes.
 	c.wantSchedulable(t, "patient")
 	if err := c.cp.StopAPIServer(); err != nil {
 		t.Fatal(err)

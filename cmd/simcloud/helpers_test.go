@@ -30,13 +30,13 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// testTimeout is how long a test waits for an expected state. After an outage of the API server, a watcher waits up to
-// a minute before it watches again. A pod runs only after two such watchers have seen a change: the node controller
-// must see that the node is ready, and the scheduler must see that the node has no taint.
+// testTimeout is how long a test waits for an expected state. After an outage of the API server, a watcher may wait a
+// minute before it watches again. A pod runs only after two such watchers have noticed changes: the node controller and
+// the scheduler.
 const testTimeout = 3 * time.Minute
 
-// asCommand is an environment variable. If this variable is set, the test binary runs the command instead of the tests.
-// This way, the tests can kill a real process without building another binary.
+// asCommand is an environment variable that makes the test binary run the command instead of the tests. Tests can then
+// kill a real process without building another binary.
 const asCommand = "SIMCLOUD_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -57,11 +57,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// theCluster is started by the first test that needs it.
 var theCluster cluster
 
-// cluster is a real control plane. It approves node certificates. If a node does not renew its Lease, the cluster soon
-// marks the node as unknown.
+// cluster is a real control plane. It approves node certificates, and soon marks a node without a current Lease as
+// unknown.
 type cluster struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -73,7 +72,7 @@ func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &theCluster
 	c.once.Do(func() {
-		// Other tests use the cluster too, so it must not stop when this test's context ends.
+		// Other tests use the cluster too, so it must outlive this test's context.
 		c.cp, c.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
 			ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=6s", "--node-monitor-period=1s"},
@@ -89,7 +88,6 @@ func startCluster(t testing.TB) *cluster {
 	return c
 }
 
-// deleteAll deletes all objects that a test created.
 func (c *cluster) deleteAll(t testing.TB) {
 	ctx, all := context.Background(), metav1.ListOptions{} // the context of the test has ended
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
@@ -122,8 +120,8 @@ func (c *cluster) token(t testing.TB) (token, secret string) {
 	return id + ".0123456789abcdef", s.Name
 }
 
-// userData returns user data that makes a machine join the cluster with a token. The Leases are short, so that a silent
-// node is noticed soon.
+// userData returns user data with which a machine joins the cluster. Leases are short, so that a silent node is noticed
+// soon.
 func (c *cluster) userData(token string) []byte { return c.userDataWith(token, c.cp.CA(), 4) }
 
 func (c *cluster) userDataWith(token string, ca []byte, leaseSeconds int) []byte {
@@ -155,7 +153,6 @@ KUBELET_VERSION=v1.36.1
 	return []byte(b.String())
 }
 
-// otherCA returns the certificate of a certificate authority that the cluster does not use.
 func otherCA(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -171,7 +168,6 @@ func otherCA(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// commonName returns the common name in a certificate request.
 func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string {
 	t.Helper()
 	block, _ := pem.Decode(r.Spec.Request)
@@ -185,7 +181,6 @@ func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string
 	return request.Subject.CommonName
 }
 
-// cloudProcess is a process that runs the command with its own state.
 type cloudProcess struct {
 	t       testing.TB
 	dir     string
@@ -194,7 +189,6 @@ type cloudProcess struct {
 	admin   *simcloud.Admin
 }
 
-// startProcess runs the command with a new state directory.
 func startProcess(t testing.TB) *cloudProcess {
 	t.Helper()
 	p := &cloudProcess{t: t, dir: t.TempDir()}
@@ -246,7 +240,6 @@ func (p *cloudProcess) start() {
 	}
 }
 
-// stop sends a signal and waits until the process has ended.
 func (p *cloudProcess) stop(signal syscall.Signal) {
 	p.t.Helper()
 	if err := p.process.Signal(signal); err != nil {
@@ -258,7 +251,6 @@ func (p *cloudProcess) stop(signal syscall.Signal) {
 	}
 }
 
-// restart stops the process and starts another one with the same state.
 func (p *cloudProcess) restart(signal syscall.Signal) {
 	p.t.Helper()
 	p.stop(signal)
@@ -289,7 +281,6 @@ func (p *cloudProcess) applyFault(id string, kind simcloud.InstanceFaultKind) {
 	}
 }
 
-// wantConsole waits until the console of an instance contains text.
 func (p *cloudProcess) wantConsole(id, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
@@ -301,7 +292,6 @@ func (p *cloudProcess) wantConsole(id, text string) {
 	})
 }
 
-// eventually calls try until it returns no error.
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
 	deadline := time.After(testTimeout)
@@ -325,7 +315,7 @@ func (c *cluster) node(t testing.TB, name string) (*corev1.Node, error) {
 	return c.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 }
 
-// readiness returns the status of the node's Ready condition, or "" if the node has no such condition.
+// readiness returns the status of the node's Ready condition, or "" without this condition.
 func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -335,7 +325,6 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// wantReady waits until the Ready condition of a node has the given status, and returns the node.
 func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionStatus) (node *corev1.Node) {
 	t.Helper()
 	eventually(t, func() error {
@@ -351,7 +340,6 @@ func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionSt
 	return node
 }
 
-// wantSchedulable waits until a node has no taint that keeps pods off it.
 func (c *cluster) wantSchedulable(t testing.TB, name string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -368,7 +356,6 @@ func (c *cluster) wantSchedulable(t testing.TB, name string) {
 	})
 }
 
-// wantRenewal waits until the Lease of a node is renewed after the given time.
 func (c *cluster) wantRenewal(t testing.TB, name string, after time.Time) {
 	t.Helper()
 	eventually(t, func() error {

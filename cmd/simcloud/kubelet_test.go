@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// wantCloudFields waits until the cloud controller has set the provider ID of a Node.
 func (c *cluster) wantCloudFields(t testing.TB, name string) (node *corev1.Node) {
 	t.Helper()
 	eventually(t, func() error {
@@ -30,8 +29,8 @@ func (c *cluster) wantCloudFields(t testing.TB, name string) (node *corev1.Node)
 	return node
 }
 
-// TestNodeRegistrationOrder checks the order of the writes for a new Node. The kubelet of v1.36 creates the Lease one
-// interval after the Node, and the cloud controller acts after the registration.
+// TestNodeRegistrationOrder checks the order of the writes for a new Node. A kubelet of v1.36 creates the Lease one
+// interval after the Node. The cloud controller acts after the registration.
 func TestNodeRegistrationOrder(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
@@ -80,7 +79,6 @@ func lastWriteOf(t testing.TB, node *corev1.Node, field string) *metav1.Time {
 	return nil
 }
 
-// wantEvents waits for events of a kubelet about an object.
 func (c *cluster) wantEvents(t testing.TB, namespace, name string, reasons ...string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -172,7 +170,7 @@ func TestDeletedNodeOnlyReturnsAfterRestart(t *testing.T) {
 	inst := p.create("erased", c.userData(token))
 	node := c.wantReady(t, "erased", corev1.ConditionTrue)
 	c.deleteNode(t, "erased")
-	// The Lease is deleted with the Node. Without both, the heartbeat fails.
+	// The Lease is deleted with the Node, so the heartbeat fails.
 	p.wantConsole(inst.ID, `heartbeat: HTTP 404 Not Found: nodes "erased" not found`)
 	if _, err := c.node(t, "erased"); !apierrors.IsNotFound(err) {
 		t.Errorf("node: %v", err)
@@ -197,8 +195,8 @@ func TestDeletedNodeOnlyReturnsAfterRestart(t *testing.T) {
 	}
 }
 
-// deleteNode deletes a Node. When deleteNode returns, the Node is gone, because it has no finalizers. However, a
-// kubelet may have created another Node.
+// deleteNode deletes a Node and its Lease. A Node without finalizers is gone at once, but a kubelet may create another
+// Node.
 func (c *cluster) deleteNode(t testing.TB, name string) {
 	t.Helper()
 	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -50,7 +50,7 @@ whose user data is a cloud-config with the file
 				return fmt.Errorf("--log-level: %w", err)
 			}
 			o.log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-			// client-go logs the failures of the simulated machines, which their consoles show already.
+			// The consoles of the simulated machines already show these failures.
 			klog.SetLogger(logr.Discard())
 			if level <= slog.LevelDebug {
 				klog.SetSlogLogger(o.log)

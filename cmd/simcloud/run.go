@@ -22,10 +22,8 @@ import (
 	"machinist.dev/machinist/simcloud/server"
 )
 
-// shutdownTime is how long calls in progress may take to end during the shutdown.
 const shutdownTime = 5 * time.Second
 
-// options are the parsed flags.
 type options struct {
 	listen          string
 	allowAnyAddress bool
@@ -37,7 +35,7 @@ type options struct {
 	log             *slog.Logger
 }
 
-// run serves until the context ends. Then it saves the state and returns.
+// run serves until the context ends, and then saves the state.
 func run(ctx context.Context, o options) (err error) {
 	cat, err := configuration(o)
 	if err != nil {
@@ -110,8 +108,7 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// configuration returns the catalog in the file of --config or, without this flag, the built-in catalog. If there is a
-// token from --token, it adds an account with this token.
+// configuration returns the catalog in the file of --config, or the built-in catalog. It adds an account for --token.
 func configuration(o options) (*catalog.Catalog, error) {
 	cat := catalog.Default()
 	if o.config != "" {

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// processAttributes returns attributes that give a child its own process group. So an interrupt from the terminal
-// reaches only this process, and this process stops its children in order. The attributes also tell the kernel to
-// kill the child when this process dies. All children can be killed without a loss of data.
+// processAttributes gives a child its own process group. An interrupt from the terminal then reaches only this process,
+// which stops its children in order. The kernel kills the child when this process dies. No child loses data when it is
+// killed.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -9,5 +9,5 @@ func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }
 
-// killGroup does nothing, because on this system a child does not have its own process group.
+// killGroup does nothing, because children have no process group on this system.
 func killGroup(int) error { return nil }

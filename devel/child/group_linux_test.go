@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// family returns a program that starts a child and does not stop it. The program writes the PID of the child to the
-// file "child" in its folder.
+// family returns a program that starts a child and does not stop it. The program writes the PID of its child to the
+// file "child".
 func family(dir string) *Process {
 	return &Process{
 		Name: "family", Path: "/bin/sh", Dir: dir, Group: true, Env: []string{"SECONDS_TO_LIVE=3600"},

@@ -14,13 +14,13 @@ import (
 	"machinist.dev/machinist/internal/platform/runtimedir"
 )
 
-// firstPort and lastPort are below the range that systems use for port 0 and for outgoing connections (32768 and up on
-// Linux, 49152 elsewhere). So no other program is assigned the port while a test has stopped the server on it. And if a
-// client keeps dialing this port, it cannot connect to itself.
+// firstPort and lastPort are below the ports that systems assign automatically (32768 and up on Linux, 49152
+// elsewhere). No other program gets the port while a test has stopped its server. A client that keeps dialing the port
+// cannot connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// FreePort returns a free port on loopback. It reserves the port until this process ends, so that no other process gets
-// it from FreePort. However, a program that does not call FreePort may take the port first.
+// FreePort returns a free port on loopback. FreePort does not return the port again, in any process, until this process
+// ends. A program that does not call FreePort may take the port first.
 func FreePort() (int, error) {
 	var errs []error
 	for range 100 {
@@ -45,13 +45,12 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d: %w", firstPort, lastPort, errors.Join(errs...))
 }
 
-// reservations contains the locks of this process. They end with it.
 var reservations struct {
 	sync.Mutex
 	files []*os.File
 }
 
-// reserve locks a port, and reports whether the port was not locked before.
+// reserve locks a port. It returns false if the port was already locked.
 func reserve(port int) (bool, error) {
 	dir, err := runtimedir.Folder()
 	if err != nil {

@@ -2,13 +2,12 @@ package child
 
 import "testing"
 
-// FreePort returns a port only once, even if no server listens on it yet.
 func TestAPortIsReservedOnce(t *testing.T) {
 	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A lock belongs to the opened file, not to the process, so it also excludes this process.
+	// A lock belongs to the opened file, so it also excludes this process.
 	if again, err := reserve(port); again || err != nil {
 		t.Errorf("port %d is reserved again: %t, %v", port, again, err)
 	}

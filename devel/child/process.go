@@ -1,5 +1,5 @@
-// Package child runs programs as children of this process. Each program writes its log to a file, can be started and
-// stopped many times, and ends when this process ends for any reason.
+// Package child runs programs as child processes. Each program writes its log to a file, can be started and stopped
+// many times, and ends together with this process.
 package child
 
 import (
@@ -16,10 +16,9 @@ import (
 	"time"
 )
 
-// pollInterval is the time between two checks of a condition.
 const pollInterval = 50 * time.Millisecond
 
-// ErrAddressInUse means that a process ended because another process listens on its address.
+// ErrAddressInUse means that a program ended because another one listens on its address.
 var ErrAddressInUse = errors.New("address already in use")
 
 // Process is a program that can be started and stopped many times, by one goroutine at a time.
@@ -32,13 +31,13 @@ type Process struct {
 	// Env is the environment, with entries of the form "name=value". Nil means the environment of this process.
 	Env []string
 
-	// Group means that the program has children, which Stop and Kill end as well. It only has an effect on Linux.
+	// Group makes Stop and Kill also end the children of the program. It works only on Linux.
 	Group bool
 
 	// Dir is the working directory and the folder of the log.
 	Dir string
 
-	// Ended is called when the program was ready and ended without being stopped. It may be nil.
+	// Ended is called when the program was ready and then ended without being stopped. It may be nil.
 	Ended func(p *Process, err error)
 
 	life *life // nil if never started
@@ -75,7 +74,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Start starts the program. Start does not wait until the program is ready. The output is appended to the log.
+// Start starts the program without waiting until it is ready. The output is appended to the log.
 func (p *Process) Start() error {
 	if p.Running() {
 		return fmt.Errorf("start %s: the program is already running", p.Name)
@@ -98,8 +97,8 @@ func (p *Process) Start() error {
 	l := &life{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel sends the parent death signal when the thread that started the child ends, and Go may end threads at any
-		// time. This thread stays until the child has ended.
+		// The kernel sends the parent death signal when the thread that started the child ends, and Go may end threads
+		// at any time. Keep this thread until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
@@ -122,12 +121,11 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Await calls ready repeatedly until it returns no error. Await returns an error if the process ends, or if ctx is
-// done, before ready succeeds. The error contains the end of the log. If the process ended because its address is
-// in use, the error wraps ErrAddressInUse.
+// Await calls ready repeatedly until it returns no error. Await returns an error if the process ends or ctx is done
+// before that. The error contains the end of the log, and wraps ErrAddressInUse if another program uses the address.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// If another program is using the address, ready might wait for that program forever. The context of ready is
-	// therefore canceled when the process ends.
+	// If another program uses the address, ready might wait for it forever. Therefore the end of the process cancels
+	// the context of ready.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done
@@ -160,8 +158,8 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// Stop asks the process to end, kills it if it has not ended after grace, and returns when it has ended. Stop does
-// nothing if the process is not running.
+// Stop asks the process to end, kills it after grace, and returns when it has ended. Stop does nothing if the process
+// is not running.
 func (p *Process) Stop(grace time.Duration) error {
 	if !p.Running() {
 		return nil
@@ -180,7 +178,6 @@ func (p *Process) Stop(grace time.Duration) error {
 	}
 }
 
-// killGroup kills the children that the program left behind.
 func (p *Process) killGroup() error {
 	if !p.Group {
 		return nil
@@ -197,8 +194,8 @@ func (p *Process) Kill() error {
 		return nil
 	}
 	p.life.stopping.Store(true)
-	// Kill the children first. The ID of the process group is reserved only while the group contains a process. Also,
-	// children must not continue to work without their parent.
+	// Kill the children first. The process group exists only while it contains a process, and children must not outlive
+	// their parent.
 	if err := p.killGroup(); err != nil {
 		return err
 	}
@@ -225,7 +222,7 @@ func (p *Process) Signal(signal os.Signal) error {
 // Done returns a channel that is closed when the latest run of the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.life.done }
 
-// Err returns the result of the program's latest run. Nil means success. Call it only after Done is closed.
+// Err returns the result of the program's latest run. Nil means success. Call Err only after Done is closed.
 func (p *Process) Err() error { return p.life.err }
 
 // Started returns the start time of the program's latest run.

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// parentDir is an environment variable. If the variable is set, the test binary starts a child in the folder that the
-// variable names, prints the child's PID and waits to be killed.
+// parentDir is an environment variable with a folder. It makes the test binary start a child in this folder, print the
+// child's PID and wait to be killed.
 const parentDir = "PROCESS_TEST_PARENT_DIR"
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
@@ -128,15 +128,13 @@ func TestAnUnexpectedEndIsReported(t *testing.T) {
 	}
 }
 
-// sleeper returns a process that does nothing for longer than any test.
 func sleeper(dir string) *Process {
 	return &Process{Name: "asked", Path: "/bin/sleep", Args: []string{"3600"}, Dir: dir}
 }
 
-// patience is how long a test waits for an expected event. It allows for a busy machine.
+// patience is how long a test waits for an expected event on a busy machine.
 const patience = 90 * time.Second
 
-// eventually waits until condition returns no error.
 func eventually(t *testing.T, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -156,8 +154,7 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 	}
 }
 
-// alive reports whether a process is running. The process does not have to be a child of this process. A zombie does
-// not run.
+// alive reports whether a process is running, child or not. A zombie does not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {

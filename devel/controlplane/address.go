@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// FreeAddress returns a free address on loopback for an additional server. This process never gets the same address
-// from FreeAddress again, so the server can be stopped and started again.
+// FreeAddress returns a free address on loopback for an additional server. FreeAddress never returns the address again
+// in this process, so the server can be restarted.
 func FreeAddress() (string, error) {
 	port, err := child.FreePort()
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// etcdSocket is the socket on which etcd listens: a file in the control plane's folder, which is the working directory
-// of the processes. With this relative path, the socket path is short enough in every folder. A socket file needs
-// no port, and only this user can connect to it. The URL of etcd must have the form host:port.
+// etcdSocket is the socket of etcd, in the control plane's folder. A socket needs no port, and only this user can
+// connect to it. The path is relative to the working directory of the processes, so it is short enough in every folder.
+// The URL of etcd must have the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"
@@ -17,8 +17,8 @@ const (
 // etcdData is the folder in the control plane's folder that contains all data of etcd.
 const etcdData = "etcd"
 
-// ServiceRange is the range of the addresses of services. serviceAddress is its first address, which is that of the
-// service kubernetes.
+// ServiceRange is the range of the addresses of Services. serviceAddress is its first address, the address of the
+// Service kubernetes.
 const ServiceRange = "10.96.0.0/16"
 
 var serviceAddress = net.IPv4(10, 96, 0, 1)
@@ -50,8 +50,8 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--kubelet-certificate-authority=" + cp.pki.caCert,
 		"--kubelet-client-certificate=" + cp.pki.kubeletClient + ".crt",
 		"--kubelet-client-key=" + cp.pki.kubeletClient + ".key",
-		// Servers that delegate authentication, such as kube-controller-manager and kube-scheduler, continuously log errors
-		// if no front proxy is configured.
+		// Without a front proxy configuration, servers that delegate authentication continuously log errors, such as
+		// kube-controller-manager and kube-scheduler.
 		"--requestheader-client-ca-file=" + cp.pki.frontProxyCACert,
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -65,7 +65,7 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 	}, cp.serving(port)...)
 	args = append(args, cp.advertising()...)
 	if cp.options.Address != nil || len(cp.options.ServerAddresses) > 0 {
-		// By default the API server connects to kubelets by their host names, which cannot be resolved here.
+		// By default the API server connects to kubelets by their host names, which do not resolve here.
 		args = append(args, "--kubelet-preferred-address-types=InternalIP")
 	}
 	if cp.options.WithControllerManager {
@@ -85,23 +85,23 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 	return append(args, cp.options.ExtraAPIServerArgs...)
 }
 
-// advertising returns the flags that define at which address pods reach the API server.
+// advertising returns the flags for the address at which pods reach the API server.
 func (cp *ControlPlane) advertising() []string {
 	if cp.options.Address == nil {
 		return []string{
 			"--advertise-address=127.0.0.1",
-			// Endpoints on loopback are invalid, and there are no pods that could use them.
+			// Endpoints on loopback are invalid, and no pod could use them.
 			"--endpoint-reconciler-type=none",
 		}
 	}
 	return []string{
 		"--advertise-address=" + cp.options.Address.String(),
-		// This flag comes after the same flag from serving, so it takes precedence.
+		// The last occurrence of a flag takes precedence, so this flag replaces the one from serving.
 		"--bind-address=0.0.0.0",
 	}
 }
 
-// UnauditedUser is a user whose requests are not logged. It is used to measure the cost of the audit log.
+// UnauditedUser is a user whose requests are not logged, for measuring the cost of the audit log.
 const UnauditedUser = "unaudited"
 
 // AuditPolicy is the audit policy. It logs each request once, when the response is complete.
@@ -121,15 +121,16 @@ func (cp *ControlPlane) controllerManagerArgs(port int, kubeconfig string) []str
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--controllers=*,bootstrapsigner,tokencleaner",
-		// As in most clusters, each controller has its own identity, so the audit log shows which controller sent a write.
+		// With its own identity for each controller, as in most clusters, the audit log shows which controller sent a
+		// write.
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + cp.pki.serviceAccountKey,
 		"--root-ca-file=" + cp.pki.caCert,
 		"--cluster-signing-cert-file=" + cp.pki.caCert,
 		"--cluster-signing-key-file=" + cp.pki.caKey,
-		// kube-controller-manager creates this folder, by default outside of the control plane's folder.
+		// By default, this folder is outside of the control plane's folder.
 		"--flex-volume-plugin-dir=" + filepath.Join(cp.dir, "flexvolume"),
-		// With the defaults (20 requests a second), this client's rate limit would dominate measurements of mass creation and
+		// With the default of 20 requests a second, this rate limit would dominate measurements of mass creation and
 		// deletion.
 		"--kube-api-qps=5000",
 		"--kube-api-burst=10000",
@@ -159,7 +160,6 @@ clientConnection:
 `, kubeconfig)
 }
 
-// serving returns the flags that all Kubernetes servers share.
 func (cp *ControlPlane) serving(port int) []string {
 	return []string{
 		"--bind-address=127.0.0.1",

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// audit checks that the audit log contains every write of a user as soon as it is answered.
+// audit checks that the audit log contains every write of a user when the client gets the response.
 func audit(t *testing.T, cp *ControlPlane) {
 	ctx := t.Context()
 	const user = "counted"
@@ -32,7 +32,6 @@ func audit(t *testing.T, cp *ControlPlane) {
 		}
 	}
 
-	// A write must be in the log before the client receives the response.
 	const n = 100
 	for i := range n {
 		must(counted.Create(ctx, configMap(fmt.Sprintf("counted-%d", i))))

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// TestBare runs a control plane that consists of etcd and kube-apiserver only. The first port that the API server tries
-// is used by another program.
+// TestBare runs a control plane with only etcd and kube-apiserver. Another program uses the first port that the API
+// server tries.
 func TestBare(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestAFailedStartNamesTheCauseAndLeavesNoProcess(t *testing.T) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}
 	}
-	// etcd had started before the API server failed, and must have been stopped.
+	// etcd had started before the API server failed. It must have been stopped.
 	if connection, err := net.Dial("unix", filepath.Join(dir, etcdSocket)); err == nil {
 		connection.Close()
 		t.Error("etcd is still running")

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Version is the Kubernetes version of the binaries that Locate finds. It is the version that hack/controlplane/go.mod
-// requires.
+// Version is the Kubernetes version of the binaries that Locate finds, from hack/controlplane/go.mod.
 const Version = "v1.37.2"
 
 const (
@@ -19,9 +18,8 @@ const (
 	kubectlBinary           = "kubectl"
 )
 
-// Locate returns the absolute path of a binary of the control plane by its name, such as "kube-apiserver" or "kubectl".
-// For each binary, it first looks in the folder that KUBEBUILDER_ASSETS names, and then in the folder of `make
-// controlplane`:
+// Locate returns the absolute path of a binary such as "kube-apiserver" or "kubectl". It looks in the folder
+// $KUBEBUILDER_ASSETS, and then in the folder of `make controlplane`:
 //
 //	${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<Version>
 func Locate(name string) (string, error) {
@@ -37,8 +35,7 @@ func Locate(name string) (string, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return "", fmt.Errorf("locate %s: %w", name, err)
 		}
-		// The cache folder is a symbolic link, and a newer build changes its target. Resolve it, so that the path stays
-		// valid.
+		// The cache folder is a symbolic link, and a newer build changes its target. The resolved path stays valid.
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
 			path = resolved
 		}
@@ -68,7 +65,7 @@ func CacheDir() (string, error) {
 	if root := os.Getenv("MACHINIST_CACHE"); root != "" {
 		return root, nil
 	}
-	// Do not use os.UserCacheDir: the folder must be the same as in the build scripts on every system.
+	// os.UserCacheDir depends on the system, but the build scripts always use this folder.
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
 		home := os.Getenv("HOME")
@@ -80,7 +77,6 @@ func CacheDir() (string, error) {
 	return filepath.Join(cache, "machinist"), nil
 }
 
-// binaries are the paths of the programs of one control plane.
 type binaries struct {
 	etcd, apiServer, controllerManager, scheduler, kubectl string
 }
@@ -96,7 +92,7 @@ func locateBinaries(o Options) (binaries, error) {
 	}
 	find(etcdBinary, &b.etcd)
 	find(apiServerBinary, &b.apiServer)
-	// The control plane itself does not need kubectl. If no kubectl was built, the kubectl in PATH is used.
+	// The control plane does not need kubectl. Callers use kubectl in PATH if none was built.
 	if b.kubectl, _ = Locate(kubectlBinary); b.kubectl == "" {
 		b.kubectl = kubectlBinary
 	}

@@ -23,8 +23,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// bootstrap checks that a bootstrap token gives a node its certificate, and that the certificate is only issued with an
-// approval.
+// bootstrap checks that a node gets its certificate with a bootstrap token, but only after an approval.
 func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	ctx := t.Context()
 	const id, secret = "abcdef", "0123456789abcdef"
@@ -47,7 +46,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		BearerToken:     id + "." + secret,
 	})
 
-	// The API server watches Secrets, so it accepts the new token only after a short delay.
+	// The API server watches Secrets, so it accepts the new token after a short delay.
 	var user authenticationv1.SelfSubjectReview
 	eventually(t, func(ctx context.Context) error { return kubelet.Create(ctx, &user) })
 	if got := user.Status.UserInfo; got.Username != "system:bootstrap:"+id ||
@@ -80,7 +79,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Errorf("the certificate is for %q", got)
 	}
 
-	// If the bindings of the option do not exist, the approver checks a request and leaves it pending.
+	// Without the bindings of the option, the approver leaves the request pending.
 	for _, binding := range nodeBindings(true)[1:] {
 		if err := admin.Delete(ctx,
 			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}}); err != nil {
@@ -132,7 +131,6 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	}
 }
 
-// nodeCSR returns a kubelet's request for its first certificate.
 func nodeCSR(t *testing.T, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := newKey()

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// stopGrace is how long a process may take to end before it is killed. Without this limit, the API server would take up
-// to a minute to end while clients watch.
+// stopGrace is how long a process may take to end before it is killed. Open watches would delay the end of the API
+// server by up to a minute.
 const stopGrace = 3 * time.Second
 
 // ControlPlane is a running control plane. Its methods may be called concurrently.
@@ -48,7 +48,7 @@ type ControlPlane struct {
 	outputLock sync.Mutex
 }
 
-// Config returns a client configuration of an administrator (group system:masters), without client-side throttling.
+// Config returns an administrator's client configuration (group system:masters) without client-side throttling.
 func (cp *ControlPlane) Config() *rest.Config {
 	return rest.CopyConfig(cp.admin)
 }
@@ -58,8 +58,8 @@ func (cp *ControlPlane) Kubeconfig() string {
 	return filepath.Join(cp.dir, "admin.kubeconfig")
 }
 
-// UserConfig returns a client configuration of a user, with a client certificate. RBAC determines the user's rights.
-// WriteKubeconfig writes it to a file.
+// UserConfig returns a client configuration of a user with a client certificate. RBAC determines the user's rights.
+// WriteKubeconfig writes the configuration to a file.
 func (cp *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	config, err := cp.userConfig(name, groups...)
 	if err != nil {
@@ -68,19 +68,18 @@ func (cp *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config,
 	return config, nil
 }
 
-// CA returns the PEM encoded certificate of the authority that signed the certificates of the API server and of all
+// CA returns the PEM encoded certificate of the authority that signs the certificates of the API server and of all
 // users.
 func (cp *ControlPlane) CA() []byte {
 	return append([]byte(nil), cp.pki.authority.certPEM...)
 }
 
-// CAFile returns the path of the file that contains the certificate that CA returns.
+// CAFile returns the path of the file with the certificate of CA.
 func (cp *ControlPlane) CAFile() string {
 	return cp.pki.caCert
 }
 
-// WriteServerCertificate writes a serving certificate of a kubelet at the address, and its key, to dir/name.crt and
-// dir/name.key.
+// WriteServerCertificate writes a serving certificate of a kubelet and its key to dir/name.crt and dir/name.key.
 func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP) error {
 	pair, err := cp.pki.authority.server(name, []string{name}, address)
 	if err != nil {
@@ -94,7 +93,7 @@ func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP)
 	return nil
 }
 
-// Endpoint returns the URL of the API server. It remains the same when the API server is stopped and started again.
+// Endpoint returns the URL of the API server. It stays the same after a restart.
 func (cp *ControlPlane) Endpoint() string {
 	return "https://" + loopback(cp.port)
 }
@@ -119,9 +118,9 @@ func (cp *ControlPlane) ServerPIDs() []int {
 	return []int{cp.apiServer.PID(), cp.etcd.PID()}
 }
 
-// Kubectl returns the path of a kubectl with the same version as the API server, or just the name kubectl if no such
-// kubectl was built. In the user's home, kubectl caches the API resources of each server under the server's port.
-// Another control plane may get the same port later, so set KUBECACHEDIR to a separate folder, such as one in Dir.
+// Kubectl returns the path of a kubectl with the version of the API server, or just the name kubectl if none was built.
+// kubectl caches the API resources of each server under its port in the user's home. Another control plane may get the
+// same port later, so set KUBECACHEDIR to a separate folder, such as one in Dir.
 func (cp *ControlPlane) Kubectl() string {
 	return cp.binaries.kubectl
 }
@@ -135,7 +134,7 @@ func (cp *ControlPlane) StopAPIServer() error {
 }
 
 // StartAPIServer starts a stopped kube-apiserver again at the same address, and returns when it is ready. etcd must
-// run. If StartAPIServer fails, kube-apiserver is stopped.
+// run. After an error, kube-apiserver is stopped.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -151,15 +150,15 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 // StopEtcd kills etcd to simulate a crash of the program. Acknowledged writes are not lost. The other processes
-// continue. The API server can then serve only reads from its cache.
+// continue, but the API server serves only reads from its cache.
 func (cp *ControlPlane) StopEtcd() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	return cp.etcd.Kill()
 }
 
-// StartEtcd starts a stopped etcd again with its data. If the API server runs, StartEtcd returns when the API server is
-// ready again. If StartEtcd fails, etcd is stopped.
+// StartEtcd starts a stopped etcd again with its data. If the API server runs, StartEtcd returns when it is ready
+// again. After an error, etcd is stopped.
 func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -175,8 +174,8 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	return nil
 }
 
-// LoseData ends the API server and etcd, removes all stored data, and starts both again at the same addresses and with
-// the same certificates. It also restarts kube-controller-manager if there is one.
+// LoseData ends the API server and etcd, removes all stored data, and starts both again with the same addresses and
+// certificates. It also restarts kube-controller-manager.
 func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
 		return err
@@ -198,9 +197,8 @@ func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	return cp.setUp(ctx)
 }
 
-// RestartControllerManager kills kube-controller-manager to simulate a crash, and starts it again. Without the
-// restart, the informers of kube-controller-manager would retry only once or twice a minute after an outage of the
-// API server. A new process connects at once.
+// RestartControllerManager kills kube-controller-manager to simulate a crash, and starts it again. After an outage of
+// the API server, its informers would retry only once or twice a minute. A new process connects at once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -212,13 +210,13 @@ func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	return cp.startControllerManager(ctx)
 }
 
-// Stop ends all processes, and removes the folder if it is a temporary one. Calling it again does nothing.
+// Stop ends all processes and removes a temporary folder. Calling it again does nothing.
 func (cp *ControlPlane) Stop() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	cp.stopped = true
 
-	// Stop etcd last. If etcd stopped first, the other processes would retry their requests until they are killed.
+	// Without etcd, the other processes would retry their requests until they are killed. Therefore etcd stops last.
 	var servers errgroup.Group
 	for _, server := range []*child.Process{cp.scheduler, cp.controllerManager, cp.apiServer} {
 		servers.Go(func() error { return server.Stop(stopGrace) })
@@ -234,19 +232,19 @@ func (cp *ControlPlane) Stop() error {
 	return err
 }
 
-// Processes returns the programs of the control plane. The list also contains programs whose option is not set,
-// although these programs do not run. Callers must not start or stop them.
+// Processes returns the programs of the control plane, including those whose option is not set. Callers must not start
+// or stop them.
 func (cp *ControlPlane) Processes() []*child.Process {
 	return []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
 
-// runtimeVariables maps environment variables of this process to the variables of the Go runtime that the processes of
-// control planes get. With a GOGC of 400, the start of an API server takes 25 % less processor time, and more memory.
-// If several control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
+// runtimeVariables maps environment variables of this process to variables of the Go runtime in the control plane's
+// processes. With a GOGC of 400, the start of an API server takes 25 % less processor time, and more memory. If several
+// control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
-// detectorVariable is an environment variable that tells client-go to check every second that no code has changed
-// the objects in its caches. Tests set it to check the caches of Machinist, not the caches of the control plane.
+// detectorVariable makes client-go check every second that no code has changed the objects in its caches. Tests set it
+// for Machinist, so the processes of the control plane must not inherit it.
 const detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
 
 func (cp *ControlPlane) newProcess(name, path string) *child.Process {
@@ -270,9 +268,9 @@ func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
 	}
 }
 
-// startAgain starts a crashed program again, as the kubelet of a real control plane does with its static pods.
-// kube-controller-manager 1.36 occasionally crashes: markNodeAsReachable assumes that the zone of a Node is known, but
-// it is not if a cloud controller writes the label during a check.
+// startAgain starts a crashed program again, as a kubelet does with static pods. kube-controller-manager 1.36
+// occasionally crashes: markNodeAsReachable does not expect that a cloud controller labels a Node with a new zone
+// during a check.
 func (cp *ControlPlane) startAgain(p *child.Process, start func(context.Context) error) {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -286,7 +284,6 @@ func (cp *ControlPlane) startAgain(p *child.Process, start func(context.Context)
 	}
 }
 
-// logf writes a line to the output. It ignores errors.
 func (cp *ControlPlane) logf(format string, args ...any) {
 	if cp.options.Output == nil {
 		return

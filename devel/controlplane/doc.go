@@ -13,12 +13,10 @@
 //	client, err := client.New(cp.Config(), client.Options{})
 //
 // [Start] returns when the control plane can be used: the API server is ready, the default roles and namespaces exist,
-// and pods can be created. The processes end with [ControlPlane.Stop]. On Linux they also end when this process dies
-// for any reason.
+// and pods can be created. [ControlPlane.Stop] ends the processes. On Linux they also end when this process dies.
 //
 // The environment variables CONTROLPLANE_GOGC and CONTROLPLANE_GOMAXPROCS set GOGC and GOMAXPROCS for the processes.
-// Set them if many control planes share few processors. With the defaults, the processes then collect garbage too
-// often, and idle threads use processor time.
+// Set them if many control planes share few processors. The defaults then cost too much processor time.
 //
 // Parts of a control plane can be stopped and started again with their data, at the same address, for tests of outages.
 package controlplane

@@ -65,7 +65,6 @@ func TestEverythingOn(t *testing.T) {
 	stopLeavesNoProcess(t, cp, etcdBinary, apiServerBinary, controllerManagerBinary, schedulerBinary)
 }
 
-// crash kills components and waits until they run again.
 func crash(t *testing.T, cp *ControlPlane) {
 	for _, p := range []*child.Process{cp.controllerManager, cp.scheduler} {
 		cp.lifecycle.Lock()
@@ -179,7 +178,7 @@ func schedule(t *testing.T, admin client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Before that, a controller must remove the taint of a node that is not ready.
+	// A controller must first remove the taint of a node that is not ready.
 	eventuallyScheduled(t, admin, 1)
 }
 

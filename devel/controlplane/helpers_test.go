@@ -19,10 +19,9 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// patience is how long a test waits for an expected event. It allows for a busy machine.
+// patience is how long a test waits for an expected event on a busy machine.
 const patience = 90 * time.Second
 
-// run starts a control plane and stops it at the end of the test.
 func run(t *testing.T, o Options, freePort func() (int, error)) *ControlPlane {
 	t.Helper()
 	o.Output = writerFunc(func(line []byte) { t.Log(strings.TrimSpace(string(line))) })
@@ -63,7 +62,6 @@ func clientOf(t *testing.T, cp *ControlPlane, user string, groups ...string) cli
 	return newClient(t, config)
 }
 
-// eventually waits until condition returns no error.
 func eventually(t *testing.T, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -89,8 +87,8 @@ func configMap(name string) *corev1.ConfigMap {
 	return configMap
 }
 
-// stopLeavesNoProcess checks that a control plane runs the named processes. It then stops the control plane, and checks
-// that none of these processes remains.
+// stopLeavesNoProcess checks that a control plane runs the named processes, stops it, and checks that no process
+// remains.
 func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	t.Helper()
 	pids := map[string]int{}
@@ -112,8 +110,7 @@ func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	}
 }
 
-// alive reports whether a process is running. The process does not have to be a child of this process. A zombie does
-// not run.
+// alive reports whether a process is running, child or not. A zombie does not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,9 +11,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig file with the server's address and certificate authority, and with the user's
-// certificate, key and token. Other settings of config are ignored. A concurrent reader of the file gets either the
-// complete old or the complete new content.
+// WriteKubeconfig writes a kubeconfig file with the address, the certificate authority and the credentials in config.
+// Other settings of config are ignored. A concurrent reader of the file gets either the complete old or the complete
+// new content.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "machinist"
 	data, err := clientcmd.Write(clientcmdapi.Config{
@@ -46,8 +46,7 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// userConfig returns a client configuration without client-side throttling. Only the flow control of the API server
-// limits its requests.
+// userConfig returns a client configuration without client-side throttling. Only the API server limits its requests.
 func (cp *ControlPlane) userConfig(name string, groups ...string) (*rest.Config, error) {
 	pair, err := cp.pki.authority.client(name, groups...)
 	if err != nil {

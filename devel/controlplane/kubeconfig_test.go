@@ -6,7 +6,6 @@ import (
 )
 
 func TestKubeconfigOfAUser(t *testing.T) {
-	// No server is needed: the file must contain the same data as the configuration.
 	ca, err := newAuthority("kubernetes")
 	if err != nil {
 		t.Fatal(err)

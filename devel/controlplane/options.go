@@ -10,49 +10,47 @@ import (
 
 // Options configure a control plane. The zero value means etcd and kube-apiserver in a temporary folder.
 type Options struct {
-	// Dir is the folder for keys, data, logs and kubeconfigs. It is created if it does not exist, and must be empty. Stop
-	// does not remove it. By default it is a temporary folder, which Stop removes.
+	// Dir is the folder for keys, data, logs and kubeconfigs. It must be empty or new. Stop does not remove it. By
+	// default it is a temporary folder, which Stop removes.
 	Dir string
 
-	// WithControllerManager runs kube-controller-manager with all its controllers, including the two controllers for
-	// bootstrap tokens. Without this option, service accounts are not created automatically, so the API server admits pods
-	// without a service account.
+	// WithControllerManager runs kube-controller-manager with all its controllers, including those for bootstrap
+	// tokens. Without it, service accounts are not created automatically, so the API server admits pods without a
+	// service account.
 	WithControllerManager bool
 
 	// WithScheduler runs kube-scheduler.
 	WithScheduler bool
 
-	// Address, if set, is an address of this machine that pods of a real node use to reach the API server. It must not be
-	// a loopback address. This address becomes the endpoint of the service kubernetes. The API server's certificate is
-	// valid for this address and for loopback. The API server then listens on all addresses, so use it only in a separate
-	// network namespace.
+	// Address, if set, is an address of this machine at which pods of a real node reach the API server. It must not be
+	// a loopback address. It becomes the endpoint of the Service kubernetes, and the API server's certificate is valid
+	// for it. The API server then listens on all addresses, so use it only in a separate network namespace.
 	Address net.IP
 
-	// ServerAddresses are additional addresses that virtual machines use to reach the API server. The API server's
-	// certificate is also valid for these addresses. An example is 10.0.2.2 in the user network of QEMU, or the address of
-	// a proxy for Endpoint. If they are set, the API server connects to kubelets at their internal addresses.
+	// ServerAddresses are additional addresses at which virtual machines reach the API server, such as 10.0.2.2 in the
+	// user network of QEMU, or a proxy for Endpoint. The API server's certificate is also valid for them. With
+	// ServerAddresses, the API server connects to kubelets at their internal addresses.
 	ServerAddresses []net.IP
 
-	// Audit makes the API server write every request to ControlPlane.AuditLog before it answers it, at level Metadata.
+	// Audit makes the API server log every request to ControlPlane.AuditLog before it answers, at level Metadata.
 	Audit bool
 
-	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates: the
-	// first request, which uses a bootstrap token, and each renewal. Without this option, the requests stay pending until
-	// another approver approves them. It has no effect without WithControllerManager.
+	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates,
+	// both the first one with a bootstrap token and renewals. Otherwise another approver must approve them. It needs
+	// WithControllerManager.
 	ApproveNodeClientCSRs bool
 
-	// ExtraAPIServerArgs and ExtraControllerManagerArgs are flags that follow those of this package, such as
-	// "--min-request-timeout=5" or "--node-monitor-grace-period=6s". If a flag accepts one value only, its last occurrence
-	// takes precedence.
+	// ExtraAPIServerArgs and ExtraControllerManagerArgs are additional flags, such as "--min-request-timeout=5" or
+	// "--node-monitor-grace-period=6s". They take precedence over the flags of this package.
 	ExtraAPIServerArgs         []string
 	ExtraControllerManagerArgs []string
 
 	// Prepare is called with the administrator's configuration when the API server is ready, before
-	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds, and until
-	// then it does not collect garbage of these kinds.
+	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds. Until then it
+	// does not collect their garbage.
 	Prepare func(context.Context, *rest.Config) error
 
-	// Output receives a line per step of Start, and a line when a process ends unexpectedly. By default nothing is
+	// Output receives a line for each step of Start, and when a process ends unexpectedly. By default nothing is
 	// written.
 	Output io.Writer
 }

@@ -15,27 +15,24 @@ import (
 	"time"
 )
 
-// How long certificates are valid. They are not renewed, because each control plane of this package ends earlier.
+// Lifetimes of certificates. They are not renewed, because each control plane of this package ends earlier.
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
 
-	// clockSkew is the time by which the clock may be set back after a certificate was created, without making it invalid.
+	// clockSkew is how far the clock may be set back without making a new certificate invalid.
 	clockSkew = time.Hour
 )
 
-// frontProxyUser is the name of the client that aggregated API servers trust: in its requests, this client may name
-// another user.
+// frontProxyUser is the client that aggregated API servers trust. Its requests may name another user.
 const frontProxyUser = "front-proxy-client"
 
-// authority is a certificate authority with its key.
 type authority struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
 	certPEM []byte
 }
 
-// keyPair is a certificate with its key, both PEM encoded.
 type keyPair struct {
 	cert, key []byte
 }
@@ -67,7 +64,6 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, certPEM: encodeCert(der)}, nil
 }
 
-// client issues a client certificate for a user who is in the given groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -75,7 +71,6 @@ func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	})
 }
 
-// apiServerNames are the names of the service kubernetes in pods.
 var apiServerNames = []string{
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
@@ -140,10 +135,9 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// pki contains the certificate and key files that the processes of a control plane use to authenticate each other. As
-// in most clusters, one authority signs the certificates of servers and users, and those that kubelets request with
-// CSRs. A second authority signs the certificate of the proxy in front of aggregated API servers. etcd needs no
-// certificate, because it listens on a socket in the control plane's folder.
+// pki contains the certificate and key files of the processes of a control plane. As in most clusters, one authority
+// signs the certificates of servers, users and kubelets. A second authority signs the certificate of the proxy in front
+// of aggregated API servers. etcd listens on a socket in the control plane's folder, so it needs no certificate.
 type pki struct {
 	authority *authority
 
@@ -155,8 +149,8 @@ type pki struct {
 	frontProxyClient  string // pair that the API server shows to aggregated API servers
 }
 
-// newPKI creates the keys and certificates and writes them to dir. A pair consists of two files with the extensions
-// .crt and .key. The certificate of the servers is also valid for the addresses.
+// newPKI creates the keys and certificates in dir. A pair consists of two files with the extensions .crt and .key. The
+// certificate of the servers is also valid for the addresses.
 func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create folder for certificates: %w", err)
@@ -187,7 +181,7 @@ func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If the server's certificate had the same name as the authority, OpenSSL would treat it as self-signed.
+	// If the server had the same name as the authority, OpenSSL would treat its certificate as self-signed.
 	server, err := ca.server("kube-apiserver", apiServerNames, addresses...)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ const requestTimeout = 10 * time.Second
 
 const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
-// setUp waits for the objects that the API server and kube-controller-manager create in the background and that all
-// clients expect. It also binds the roles that kubeadm binds.
+// setUp waits for the objects that the API server and kube-controller-manager create in the background. It also binds
+// the roles that kubeadm binds.
 func (cp *ControlPlane) setUp(ctx context.Context) error {
 	expected := []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
@@ -59,9 +59,8 @@ func (cp *ControlPlane) setUp(ctx context.Context) error {
 // unless a test binds other groups.
 const KubeadmTokens = "system:bootstrappers:kubeadm:default-node-token"
 
-// nodeBindings returns the role bindings of a cluster that was created with kubeadm: only bootstrap tokens of kubeadm
-// may request client certificates for nodes. If approve is set, kube-controller-manager approves the requests of all
-// bootstrap tokens.
+// nodeBindings returns the role bindings of a cluster of kubeadm: only bootstrap tokens of kubeadm may request client
+// certificates for nodes. If approve is set, kube-controller-manager approves the requests of all bootstrap tokens.
 func nodeBindings(approve bool) []*rbacv1.ClusterRoleBinding {
 	bindings := []*rbacv1.ClusterRoleBinding{
 		bindGroup("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", KubeadmTokens),
@@ -90,8 +89,8 @@ func (cp *ControlPlane) get(ctx context.Context, url string) error {
 	return cp.do(ctx, http.MethodGet, url, nil, http.StatusOK)
 }
 
-// create creates an object. It returns no error if the object already exists, because an earlier request may have
-// failed after it created the object.
+// create creates an object. An existing object is no error, because an earlier request may have created it and failed
+// afterwards.
 func (cp *ControlPlane) create(ctx context.Context, url string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 )
 
-// Snapshot copies all data of etcd to a new folder. To do this, it kills the API server and etcd, and starts them again
-// afterward.
+// Snapshot copies all data of etcd to a new folder. It kills the API server and etcd, and starts them again afterwards.
 func (cp *ControlPlane) Snapshot(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
 }
 
-// PutBack replaces all data of etcd with the data of a Snapshot. To do this, it kills the API server and etcd, and
-// starts them again afterward. Resource versions then continue from the last one in the snapshot. The other processes
-// continue to run.
+// PutBack replaces all data of etcd with a Snapshot. It kills the API server and etcd, and starts them again
+// afterwards. Resource versions then continue from the last one in the snapshot. The other processes continue to run.
 func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {

@@ -17,21 +17,20 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// startTimeout is how long a start may take, even on a slow machine. It takes a few seconds on two free cores.
+// startTimeout is how long a start may take, even on a slow machine. Two free cores need a few seconds.
 const startTimeout = 3 * time.Minute
 
-// portAttempts is the maximum number of ports that are tried for a server. Another program may take a port just before
-// the server does.
+// portAttempts is the maximum number of ports that are tried for a server, because another program may take a port
+// first.
 const portAttempts = 5
 
-// Start runs a control plane and returns when it can be used. ctx only limits the start; the control plane runs until
-// it is stopped. If Start fails, nothing is left running, and the error contains the end of the log of the failed
-// program.
+// Start runs a control plane and returns when it can be used. The context limits only the start. If Start fails,
+// nothing is left running, and the error contains the end of the log of the failed program.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return start(ctx, o, child.FreePort)
 }
 
-// start does the work of Start. The function freePort returns the ports to use.
+// start does the work of Start with the ports of freePort.
 func start(ctx context.Context, o Options, freePort func() (int, error)) (*ControlPlane, error) {
 	begun := time.Now()
 	found, err := locateBinaries(o)
@@ -111,7 +110,7 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 	return rest.Wait()
 }
 
-// startEtcd starts etcd and waits until it accepts connections. A client that then connects waits until etcd is ready.
+// startEtcd starts etcd and waits until it accepts connections. Clients that connect then wait until etcd is ready.
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	socket := filepath.Join(cp.dir, etcdSocket)
 	if !cp.etcd.Running() {
@@ -130,9 +129,8 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
-// awaitRestart waits until the API server works again after an outage of the API server or of etcd. After an outage of
-// etcd, the API server may still report that it is ready, so awaitRestart also reads an object that only etcd can
-// return.
+// awaitRestart waits until the API server works again. After an outage of etcd, the API server may report too early
+// that it is ready, so awaitRestart also reads an object that only etcd can return.
 func (cp *ControlPlane) awaitRestart(ctx context.Context) error {
 	if err := cp.awaitServer(ctx, cp.apiServer, cp.port, "/readyz"); err != nil {
 		return err
@@ -215,8 +213,8 @@ func (cp *ControlPlane) startScheduler(ctx context.Context) error {
 	})
 }
 
-// componentKubeconfig writes the kubeconfig of a component. By convention, the name of the component's user is
-// "system:" followed by the name of the component.
+// componentKubeconfig writes the kubeconfig of a component. By convention, its user is "system:" and the name of the
+// component.
 func (cp *ControlPlane) componentKubeconfig(component string) (string, error) {
 	config, err := cp.UserConfig("system:" + component)
 	if err != nil {
@@ -243,7 +241,7 @@ func (cp *ControlPlane) newHTTPClient() (*http.Client, error) {
 	}}, nil
 }
 
-// makeDir returns the absolute path of a folder that exists and is empty. It creates the folder if needed.
+// makeDir returns the absolute path of an empty folder. It creates the folder if needed.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "machinist-controlplane-")

@@ -23,7 +23,7 @@ const Sim = "sim"
 
 // Main runs Command as a program.
 func Main(provider string, backend stack.Backend) {
-	// The log messages of client libraries are not meant for users of the demo.
+	// Log lines of client libraries are not meant for users of the demo.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := Command(provider, backend).ExecuteContext(ctx)
@@ -34,8 +34,8 @@ func Main(provider string, backend stack.Backend) {
 	}
 }
 
-// Command returns the command of the demo for a provider and its cloud. backend is nil for Sim. The demo of any other
-// provider is a separate program, machinist-demo-<provider>, which replaces this process.
+// Command returns the command of the demo for a provider and its cloud. The backend is nil for Sim. The demo of any
+// other provider is a separate program, machinist-demo-<provider>, which replaces this process.
 func Command(provider string, backend stack.Backend) *cobra.Command {
 	o := Options{Backend: backend}
 	wanted := provider
@@ -79,7 +79,6 @@ The programs of the control plane come from the cache that "make controlplane" f
 	return cmd
 }
 
-// programOf returns the name of the program that is a provider's demo.
 func programOf(provider string) string {
 	if provider == Sim {
 		return "machinist-demo"
@@ -87,7 +86,7 @@ func programOf(provider string) string {
 	return "machinist-demo-" + provider
 }
 
-// runDemoOf replaces this process by the program of another provider's demo, with the same arguments. So that program
+// runDemoOf replaces this process with the program of another provider's demo and the same arguments. The program
 // receives the signals, and its output and exit status become those of this process.
 func runDemoOf(provider string) error {
 	name := programOf(provider)

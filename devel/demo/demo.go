@@ -19,32 +19,31 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// If Once is true, the demo runs a tour through the life of a fleet and then ends. If Once is false, the demo runs
-	// until its context is canceled.
+	// Once makes the demo run a tour through the life of a fleet and end. Otherwise the demo runs until its context is
+	// canceled.
 	Once bool
-	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends when the scenario ends. If Scenario
-	// is empty, the demo runs no scenario.
+	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If it is
+	// empty, the demo runs no scenario.
 	Scenario string
-	// If Bare is true, the demo starts only the control planes and the cloud, and prints the commands that start the
-	// manager and the provider.
+	// Bare starts only the control planes and the cloud, and prints the commands that start the manager and the
+	// provider.
 	Bare bool
-	// If NoFleet is true, the demo does not create the sample fleet. It writes a file that configures a shell for the
-	// clusters and the cloud.
+	// NoFleet omits the sample fleet. The demo writes a file that configures a shell for the clusters and the cloud.
 	NoFleet bool
-	// If SeparateTarget is true, the demo runs a second control plane as the target cluster. A scenario that needs a
-	// separate target cluster runs one even if SeparateTarget is false.
+	// SeparateTarget runs a second control plane as the target cluster. Some scenarios always run one.
 	SeparateTarget bool
-	// Backend is the cloud that the demo uses, together with its provider. The default is the simulated cloud.
+	// Backend is the cloud of the demo with its provider. The default is the simulated cloud.
 	Backend stack.Backend
-	// Dir is the folder for logs and data. If Dir is empty, the demo uses a temporary folder and removes it at the end.
+	// Dir is the folder for logs and data. By default, the demo uses a temporary folder and removes it at the end.
 	Dir string
-	// Out receives the output of the demo. Terminal is true if Out is a terminal, on which the demo can overwrite lines.
+	// Out receives the output of the demo. Terminal is true if Out is a terminal, on which the demo can overwrite
+	// lines.
 	Out      io.Writer
 	Terminal bool
 }
 
 // Run starts the control planes, the cloud, the processes and the fleet, shows the fleet, and stops everything at the
-// end. A tour or a scenario fails if one of its steps fails, or if an instance or a Node still exists at the end.
+// end. A tour or a scenario fails if a step fails, or if an instance or a Node still exists at the end.
 func Run(ctx context.Context, o Options) (err error) {
 	sc, err := findScenario(o.Scenario)
 	if err != nil {
@@ -116,7 +115,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	return show(ctx, fleet, screen, changes)
 }
 
-// instructions returns a text with commands that the user can try with the fleet.
 func instructions(s *stack.Stack) string {
 	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get mmd,mms,mma,mclass
   kubectl scale md/workers --replicas=5
@@ -128,13 +126,11 @@ func instructions(s *stack.Stack) string {
 ` + locations(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
 }
 
-// tools returns shell commands that configure kubectl and machinist for the clusters of the demo.
 func tools(s *stack.Stack) string {
 	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(),
 		s.Control.Kubectl(), machinist())
 }
 
-// locations returns a text with commands that list the nodes and the metrics.
 func locations(s *stack.Stack) string {
 	var text strings.Builder
 	if s.Target != s.Control {
@@ -154,14 +150,13 @@ func machinist() string {
 	return "machinist"
 }
 
-// manualInstructions returns a text that explains how the user can start the processes and create a fleet manually.
 func manualInstructions(s *stack.Stack) string {
 	var text strings.Builder
 	text.WriteString("\nThe control plane and the simulated cloud are running. Run the two processes, each in its own terminal:\n")
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
-	// The processes may use a Secret only if it has certain labels. The example contains these labels, and the patch does
+	// The processes may use a Secret only with certain labels. The example contains these labels, and the patch does
 	// not change them.
 	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Strings can always be encoded.
 	fmt.Fprintf(&text, `
@@ -173,8 +168,7 @@ Then create a fleet, in the folder of the repository:
 	return text.String() + locations(s) + "\nCtrl-C ends everything.\n"
 }
 
-// show draws the fleet until the context is canceled. It draws the fleet again after each change, and once per second
-// to update the ages.
+// show draws the fleet after each change, and once per second to update the ages, until the context is canceled.
 func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
 	ages := time.NewTicker(time.Second)
 	defer ages.Stop()
@@ -197,7 +191,7 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 	}
 }
 
-// watchFleet returns a channel that receives a value when the fleet has changed, but at most four times per second.
+// watchFleet returns a channel that receives a value when the fleet has changed, at most four times per second.
 func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	raw := make(chan struct{}, 1)
 	for _, list := range watched() {
@@ -224,8 +218,7 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	return out
 }
 
-// watchKind sends a notification whenever an object of a kind changes. If the watch ends, watchKind starts another
-// watch.
+// watchKind sends a notification whenever an object of a kind changes. After the end of a watch, it starts another one.
 func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		notify(changed)
@@ -243,7 +236,6 @@ func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 	}
 }
 
-// notify sends a value to a channel, unless the channel already contains a value.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -24,14 +24,14 @@ const (
 	deployment = "workers"
 )
 
-// fleet is the sample fleet. It is the fleet of the examples, adapted to the cloud of the stack.
+// fleet is the fleet of the examples, adapted to the cloud of the stack.
 type fleet struct {
 	client.Client
 	objects func() ([]client.Object, error)
 }
 
-// create creates the objects of the example, as a user would. If the function declare is set, create calls it for
-// each object first. The function may change the object.
+// create creates the objects of the example as a user would. It first passes each object to the function declare, which
+// may change it and may be nil.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := f.objects()
 	if err != nil {
@@ -49,7 +49,6 @@ func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	return nil
 }
 
-// change patches the sample MachineDeployment.
 func (f fleet) change(ctx context.Context, what func(*v1beta1.MachineDeployment)) error {
 	md := &v1beta1.MachineDeployment{}
 	if err := f.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, md); err != nil {
@@ -64,7 +63,6 @@ func watched() []client.ObjectList {
 	return []client.ObjectList{&v1beta1.MachineDeploymentList{}, &v1beta1.MachineList{}}
 }
 
-// snapshot is the state of the fleet at one moment.
 type snapshot struct {
 	deployment *v1beta1.MachineDeployment // nil if it does not exist
 	machines   []v1beta1.Machine
@@ -91,8 +89,7 @@ func (f fleet) observe(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// running reports whether the fleet has exactly n machines, and all of them are Running, have a Node and belong to the
-// class.
+// running reports whether the fleet has exactly n machines of the class, all Running and with a Node.
 func (s snapshot) running(n int, class string) bool {
 	for i := range s.machines {
 		m := &s.machines[i]
@@ -106,7 +103,7 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// checkKept returns an error if a machine in the list before was deleted, is being deleted, or is marked for
+// checkKept returns an error if one of the machines in before was deleted, is being deleted, or is marked for
 // replacement.
 func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	for i := range before {
@@ -126,15 +123,14 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	return nil
 }
 
-// size is the width and the height of a terminal, in characters.
 type size struct{ columns, rows int }
 
-// wide is the number of columns from which a terminal also shows the names of Nodes. These usually equal the names
-// of the machines.
+// wide is the number of columns from which the table also shows the names of Nodes, which usually equal the names of
+// the machines.
 const wide = 100
 
-// table returns the lines of a table that fits into a terminal and leaves one row for the cursor. If the terminal is
-// too small for all machines, running machines are omitted first.
+// table returns the lines of a table that fits into a terminal, with one row left for the cursor. In a small terminal,
+// running machines are omitted first.
 func (s snapshot) table(of size, now time.Time) (lines []string) {
 	if d := s.deployment; d != nil {
 		lines = append(lines, fmt.Sprintf("md/%s: %d desired, %d live, %d up to date, %d ready, %d available",
@@ -181,7 +177,6 @@ func (s snapshot) table(of size, now time.Time) (lines []string) {
 	return lines
 }
 
-// fullTable returns the table of all machines, for a message.
 func (s snapshot) fullTable() string {
 	return strings.Join(s.table(size{200, len(s.machines) + 10}, time.Now()), "\n") + "\n"
 }
@@ -215,7 +210,6 @@ func (s snapshot) summary() string {
 	return text
 }
 
-// waitsFor returns the reason why the machine is not Ready, or why its deletion has not finished.
 func waitsFor(m *v1beta1.Machine) string {
 	kind := v1beta1.ConditionReady
 	if !m.DeletionTimestamp.IsZero() {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// showKubectl runs kubectl and prints the command and its output. If part is set, showKubectl prints only the part of
-// the output that this function returns. It returns the printed output.
+// showKubectl runs kubectl, and prints and returns the command's output. The function part, if set, selects what is
+// printed and returned.
 func (s *scenarioEnv) showKubectl(ctx context.Context, part func(string) string, args ...string) (string, error) {
 	text, err := s.kubectl(ctx, args...)
 	if err != nil {
@@ -40,7 +40,6 @@ func (s *scenarioEnv) kubectl(ctx context.Context, args ...string) (string, erro
 	return string(out), nil
 }
 
-// changeWithKubectl changes an object with kubectl and prints the command.
 func (s *scenarioEnv) changeWithKubectl(ctx context.Context, args ...string) error {
 	shown := make([]string, len(args))
 	for i, arg := range args {
@@ -53,7 +52,6 @@ func (s *scenarioEnv) changeWithKubectl(ctx context.Context, args ...string) err
 	return err
 }
 
-// conditionsPart returns the conditions in the output of kubectl describe.
 func conditionsPart(description string) string {
 	_, rest, found := strings.Cut(description, "\n  Conditions:\n")
 	if !found {
@@ -69,7 +67,6 @@ func conditionsPart(description string) string {
 	return strings.Join(lines, "\n")
 }
 
-// conditionPart returns a function that returns one condition in the output of kubectl describe.
 func conditionPart(kind string) func(string) string {
 	return func(description string) string {
 		const first = "\n  Last Transition Time:"
@@ -83,8 +80,7 @@ func conditionPart(kind string) func(string) string {
 	}
 }
 
-// condition runs kubectl describe and prints one condition of an object. It fails if the condition does not have the
-// given reason.
+// condition prints one condition of an object with kubectl describe. It fails if the condition has another reason.
 func (s *scenarioEnv) condition(ctx context.Context, object, kind, reason string) error {
 	shown, err := s.showKubectl(ctx, conditionPart(kind), "describe", object)
 	if err != nil {
@@ -96,7 +92,6 @@ func (s *scenarioEnv) condition(ctx context.Context, object, kind, reason string
 	return nil
 }
 
-// event waits until kubectl shows an event with the given reason for an object, and prints the event.
 func (s *scenarioEnv) event(ctx context.Context, reason, about string) error {
 	args := []string{"get", "events", "--field-selector=reason=" + reason}
 	err := s.poll(ctx, func(ctx context.Context) error {
@@ -116,8 +111,8 @@ func (s *scenarioEnv) event(ctx context.Context, reason, about string) error {
 	return err
 }
 
-// gauge waits until the manager serves a metric with the given labels and value. Then it prints a command that reads
-// the metric, and the output of this command.
+// gauge waits until the manager serves a metric with the given labels and value. It then prints a command that reads
+// the metric, and its output.
 func (s *scenarioEnv) gauge(ctx context.Context, name, labels, value string) error {
 	want := fmt.Sprintf("%s{%s} %s", name, labels, value)
 	var lines []string
@@ -139,7 +134,6 @@ func (s *scenarioEnv) gauge(ctx context.Context, name, labels, value string) err
 	return nil
 }
 
-// series returns the lines of the manager's metrics that begin with a prefix.
 func (s *scenarioEnv) series(ctx context.Context, prefix string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -165,7 +159,6 @@ func (s *scenarioEnv) series(ctx context.Context, prefix string) ([]string, erro
 	return found, nil
 }
 
-// indented returns the text with its lines indented.
 func indented(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -19,23 +19,19 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// patience is how long a step of a scenario may take before it fails.
 const patience = 2 * time.Minute
 
 // scenario demonstrates one situation with the sample fleet. It fails if Machinist does not behave as described.
 type scenario struct {
-	name string
-	// machines is the number of machines of the fleet at the start.
-	machines int32
-	// separateTarget means that the scenario needs a separate target cluster.
+	name           string
+	machines       int32
 	separateTarget bool
-	// settings shorten the scenario.
-	settings []setting
-	steps    func(*scenarioEnv) []scenarioStep
+	settings       []setting
+	steps          func(*scenarioEnv) []scenarioStep
 }
 
-// scenarioStep is a step of a scenario. The message is printed before run is called. run performs the step and checks
-// its result.
+// scenarioStep is a step of a scenario. The message is printed before run, which performs the step and checks its
+// result.
 type scenarioStep struct {
 	message string
 	run     func(context.Context) error
@@ -62,7 +58,6 @@ func ScenarioNames() []string {
 	return names
 }
 
-// findScenario returns the scenario with a name, or nil if the name is empty.
 func findScenario(name string) (*scenario, error) {
 	if name == "" {
 		return nil, nil
@@ -75,7 +70,6 @@ func findScenario(name string) (*scenario, error) {
 	return &all[i], nil
 }
 
-// arrange changes the options of the stack for the scenario.
 func (sc *scenario) arrange(o *stack.Options) {
 	o.SeparateTarget = o.SeparateTarget || sc.separateTarget
 	for _, q := range sc.settings {
@@ -83,7 +77,6 @@ func (sc *scenario) arrange(o *stack.Options) {
 	}
 }
 
-// declare adapts an object of the fleet to the scenario.
 func (sc *scenario) declare(o client.Object) {
 	switch o := o.(type) {
 	case *v1beta1.MachineDeployment:
@@ -95,7 +88,6 @@ func (sc *scenario) declare(o client.Object) {
 	}
 }
 
-// scenarioEnv contains everything that a step of a scenario may use.
 type scenarioEnv struct {
 	stack   *stack.Stack
 	fleet   fleet
@@ -105,7 +97,6 @@ type scenarioEnv struct {
 	changes <-chan struct{}
 }
 
-// run runs the steps, and checks that nothing is left of the fleet.
 func (sc *scenario) run(ctx context.Context, s *scenarioEnv) error {
 	var err error
 	if s.target, err = s.stack.TargetClient(); err != nil {
@@ -126,13 +117,12 @@ func (sc *scenario) run(ctx context.Context, s *scenarioEnv) error {
 	return nothingLeft(ctx, s.stack, s.screen)
 }
 
-// awaitFleet waits until done returns true for the fleet.
 func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) error {
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until done returns true for the fleet, and checks that certain machines are kept.
-// awaitFleetKeeping fails as soon as one of the machines in the list before is missing.
+// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines in before is
+// missing.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {
@@ -142,7 +132,6 @@ func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Ma
 	return errors.Join(err, lost)
 }
 
-// poll calls the function missing repeatedly until it returns no error.
 func (s *scenarioEnv) poll(ctx context.Context, missing func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 	defer cancel()
@@ -193,7 +182,6 @@ func (s *scenarioEnv) holdsUntil(ctx context.Context, until time.Time, check fun
 	}
 }
 
-// deleteFleet deletes the fleet, and objects that the scenario added to the control cluster.
 func (s *scenarioEnv) deleteFleet(ctx context.Context, added ...client.Object) error {
 	for _, o := range append(added,
 		&v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}) {
@@ -204,7 +192,6 @@ func (s *scenarioEnv) deleteFleet(ctx context.Context, added ...client.Object) e
 	return s.awaitFleet(ctx, func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 })
 }
 
-// checkCreatedInstances checks how many instances the cloud has created since its start.
 func (s *scenarioEnv) checkCreatedInstances(ctx context.Context, want int) error {
 	statistics, err := s.cloud.Statistics(ctx)
 	if err != nil {

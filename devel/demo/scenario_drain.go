@@ -63,7 +63,7 @@ func (d *drainScenario) deployPods(ctx context.Context) error {
 	if err := d.poll(ctx, d.podsUnready); err != nil {
 		return err
 	}
-	// Until the disruption controller has counted the pods, the budget allows no eviction, regardless of its spec.
+	// Until the disruption controller has counted the pods, every budget allows no eviction.
 	return d.poll(ctx, func(ctx context.Context) error {
 		pdb := &policyv1.PodDisruptionBudget{}
 		if err := d.target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: budget}, pdb); err != nil {
@@ -77,7 +77,6 @@ func (d *drainScenario) deployPods(ctx context.Context) error {
 	})
 }
 
-// podsUnready returns an error if pods of the workload are missing or not ready.
 func (d *drainScenario) podsUnready(ctx context.Context) error {
 	w := &appsv1.Deployment{}
 	if err := d.target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: workload}, w); err != nil {
@@ -132,7 +131,7 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// current reads the deleted machine again. If the machine no longer exists, current returns an empty Machine.
+// current reads the deleted machine again. It returns an empty Machine if the machine no longer exists.
 func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {
@@ -152,7 +151,6 @@ func (d *drainScenario) blocked(s snapshot) bool {
 		d.named(drained.Message) && deleting != nil && deleting.Reason == v1beta1.ReasonDraining && d.named(deleting.Message)
 }
 
-// named reports whether a text contains the names of the pod and the budget.
 func (d *drainScenario) named(text string) bool {
 	return strings.Contains(text, d.pod.Name) && strings.Contains(text, budget)
 }
@@ -199,7 +197,6 @@ func (d *drainScenario) replaced(ctx context.Context) error {
 	return nil
 }
 
-// instanceState returns the state of the machine's instance in the cloud.
 func (d *drainScenario) instanceState(ctx context.Context) (simcloud.InstanceState, error) {
 	dump, err := d.cloud.Dump(ctx)
 	if err != nil {
@@ -222,7 +219,7 @@ func (d *drainScenario) liftBudget(ctx context.Context) error {
 	if err := d.awaitFleet(ctx, func(s snapshot) bool { return d.current(s).UID == "" }); err != nil {
 		return err
 	}
-	// The machine no longer exists, so its instance and its node must not exist either.
+	// A machine that no longer exists must not leave an instance or a node.
 	state, err := d.instanceState(ctx)
 	if err != nil {
 		return err
@@ -258,7 +255,6 @@ func (d *drainScenario) end(ctx context.Context) error {
 
 func workloadLabels() map[string]string { return map[string]string{"app": workload} }
 
-// workloadDeployment returns a Deployment whose pods do not share a node.
 func workloadDeployment() *appsv1.Deployment {
 	selector := &metav1.LabelSelector{MatchLabels: workloadLabels()}
 	return &appsv1.Deployment{

@@ -26,10 +26,10 @@ const (
 // meltdownScenario shows a network failure in which most nodes stop reporting their status at the same time.
 type meltdownScenario struct {
 	*scenarioEnv
-	// before lists the machines that exist at the start. The nodes of the first machines stop reporting their
-	// status. All of these nodes recover, except the node of the very first machine.
+	// before lists the machines at the start. The nodes of the first machines stop reporting their status. All of them
+	// recover, except the first one.
 	before []v1beta1.Machine
-	// recovered is the time at which the health check allowed remediation again.
+	// recovered is when the health check allowed remediation again.
 	recovered time.Time
 }
 
@@ -65,7 +65,7 @@ func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 }
 
 // awaitRemediation waits until the health check's condition RemediationAllowed has this status and reason. It returns
-// the time at which the condition changed.
+// the transition time.
 func (m *meltdownScenario) awaitRemediation(ctx context.Context, status metav1.ConditionStatus, reason string) (
 	since time.Time, err error) {
 	err = m.poll(ctx, func(ctx context.Context) error {
@@ -84,7 +84,6 @@ func (m *meltdownScenario) awaitRemediation(ctx context.Context, status metav1.C
 	return since, err
 }
 
-// injectFault injects a fault into the instances of machines.
 func (m *meltdownScenario) injectFault(ctx context.Context, fault simcloud.InstanceFaultKind,
 	machines []v1beta1.Machine) error {
 	dump, err := m.cloud.Dump(ctx)
@@ -147,8 +146,8 @@ func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	return m.checkCreatedInstances(ctx, meltdownMachines)
 }
 
-// silentSince returns the time at which Kubernetes had detected for all of the given machines that their nodes do not
-// report their status. If Kubernetes has not detected it for all of them yet, silentSince returns an error.
+// silentSince returns when Kubernetes had detected that the nodes of all given machines do not report their status. It
+// returns an error if this has not happened yet.
 func (m *meltdownScenario) silentSince(ctx context.Context, machines []v1beta1.Machine) (last time.Time, err error) {
 	for i := range machines {
 		node := &corev1.Node{}
@@ -226,7 +225,7 @@ func (m *meltdownScenario) end(ctx context.Context) error {
 	return m.checkCreatedInstances(ctx, meltdownMachines+1)
 }
 
-// healthCheck returns a health check that replaces a machine if its node has not reported its status for longer than
+// healthCheck returns a health check that replaces a machine whose node has not reported its status for
 // scenarioTimeout.
 func healthCheck() *v1beta1.MachineHealthCheck {
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: healthCheckName}}

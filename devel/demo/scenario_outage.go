@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	// scenarioTimeout is the time after which a machine in a scenario is replaced if its node does not report its status.
+	// scenarioTimeout is the time after which a scenario replaces a machine whose node does not report its status.
 	scenarioTimeout = 10 * time.Second
-	// margin is the additional time after a timeout for which a scenario checks that nothing happens.
+	// margin is how much longer than a timeout a scenario checks that nothing happens.
 	margin = 3 * time.Second
 
 	outageMachines = 3
 	outageWanted   = 5
 )
 
-// outageScenario shows an outage of the target cluster. The outage is longer than the timeout for nodes that do not
-// report their status.
+// outageScenario shows an outage of the target cluster that lasts longer than the timeout for silent nodes.
 type outageScenario struct {
 	*scenarioEnv
 	since  time.Time
@@ -71,7 +70,6 @@ func (o *outageScenario) scale(ctx context.Context) error {
 	return o.event(ctx, v1beta1.ReasonControlPlaneUnreachable, "machinedeployment/"+deployment)
 }
 
-// awaitFrozenCondition waits until the deployment's condition for the freeze has the given status and reason.
 func (o *outageScenario) awaitFrozenCondition(ctx context.Context, status metav1.ConditionStatus, reason string) error {
 	return o.awaitFleet(ctx, func(s snapshot) bool {
 		if s.deployment == nil {

@@ -25,7 +25,7 @@ const (
 	rolloutSurge    = 3 // as in the example
 )
 
-// rolloutScenario shows a rollout to a class whose machines never become nodes, and how the rollout is undone.
+// rolloutScenario shows a rollout to a class whose machines never become nodes, and how to undo the rollout.
 type rolloutScenario struct {
 	*scenarioEnv
 	before []v1beta1.Machine

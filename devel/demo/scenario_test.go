@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// If a scenario prints a setting, the processes must run with this setting.
+// The processes must run with the settings that a scenario prints.
 func TestAScenarioPrintsItsSettings(t *testing.T) {
 	for _, sc := range scenarios() {
 		o := stack.Options{}

@@ -19,7 +19,7 @@ func newScreen(out io.Writer, terminal bool) *screen {
 	return &screen{&printer.Live{Out: out, Terminal: terminal}}
 }
 
-// size returns the size of the terminal, or 80 x 24 if it is not known.
+// size returns the size of the terminal, or 80 x 24 if it is unknown.
 func (s *screen) size() size {
 	if f, ok := s.Out.(*os.File); ok {
 		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 20 && rows > 5 {
@@ -35,8 +35,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show draws the machines of the fleet on a terminal. If the output is not a terminal, show prints the number of
-// machines instead.
+// show draws the machines of the fleet on a terminal. On other outputs, it prints the number of machines.
 func (s *screen) show(now snapshot) {
 	s.Draw(now.table(s.size(), time.Now()), "   "+now.summary())
 }

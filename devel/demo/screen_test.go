@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the screens in testdata again")
 
-// The picture must not be wider or higher than the terminal, or the next picture would overwrite the wrong lines.
+// If the picture were wider or higher than the terminal, the next picture would overwrite the wrong lines.
 func TestScreens(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, terminal := range []size{{80, 24}, {200, 50}} {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Components to which a setting applies.
 const (
 	componentManager           = "the manager"
 	componentProcesses         = "the manager and the provider"
@@ -23,13 +22,12 @@ const (
 )
 
 // setting is a flag with a value that makes a scenario shorter. The demo also prints the default value, so that users
-// do not expect the times of the scenario in their installation.
+// do not expect such times in their installation.
 type setting struct {
 	component, name, value, defaultValue string
 }
 
-// outageSettings make the processes detect an outage within seconds. They also make the manager mark machines within
-// seconds.
+// outageSettings make the processes detect an outage, and the manager mark machines, within seconds.
 func outageSettings() []setting {
 	return []setting{
 		{componentProcesses, "apiserver-check-period", "1s", humanDuration(reachability.DefaultPeriod)},
@@ -38,7 +36,7 @@ func outageSettings() []setting {
 	}
 }
 
-// nodeSettings make Kubernetes detect within ten seconds that a node has stopped reporting its status.
+// nodeSettings make Kubernetes detect a silent node within ten seconds.
 func nodeSettings() []setting {
 	return []setting{
 		{componentControllerManager, "node-monitor-grace-period", "10s", "50s"},
@@ -48,7 +46,6 @@ func nodeSettings() []setting {
 	}
 }
 
-// arrange adds the setting to the options if it is a flag.
 func (q setting) arrange(o *stack.Options) {
 	flag := "--" + q.name + "=" + q.value
 	switch q.component {
@@ -61,7 +58,6 @@ func (q setting) arrange(o *stack.Options) {
 	}
 }
 
-// configureKubelets adds the settings for kubelets to the kubelet configuration in the user data.
 func configureKubelets(userData *corev1.Secret, all []setting) {
 	const kind = "kind: KubeletConfiguration"
 	before, after, _ := strings.Cut(userData.StringData[v1beta1.DefaultUserDataKey], kind)
@@ -75,7 +71,6 @@ func configureKubelets(userData *corev1.Secret, all []setting) {
 	userData.StringData[v1beta1.DefaultUserDataKey] = before + kind + added + after
 }
 
-// explain prints the settings.
 func explain(screen *screen, all []setting) {
 	if len(all) == 0 {
 		return
@@ -92,5 +87,4 @@ func explain(screen *screen, all []setting) {
 	screen.Printf("%s", text.String())
 }
 
-// humanDuration formats a duration for users.
 func humanDuration(d time.Duration) string { return duration.HumanDuration(d) }

@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// shellInstructions writes a file that configures a shell for the stack, and returns a text that explains how to use
-// the file.
+// shellInstructions writes a file that configures a shell for the stack, and returns the instructions for it.
 func shellInstructions(s *stack.Stack) (string, error) {
 	programs := map[string]string{"kubectl": s.Control.Kubectl(), "machinist": machinist()}
 	variables := []string{"KUBECONFIG=" + s.Control.Kubeconfig()}
@@ -25,8 +24,8 @@ func shellInstructions(s *stack.Stack) (string, error) {
 		"\nLogs are in %s. Ctrl-C ends everything.\n", path, locations(s), s.Dir()), nil
 }
 
-// writeShellFile writes a shell script into a folder, and returns the path of the script. The script sets the
-// environment variables, which have the form "name=value", and adds the programs to PATH.
+// writeShellFile writes a shell script that sets environment variables of the form "name=value" and adds the programs
+// to PATH. It returns the path of the script.
 func writeShellFile(dir string, programs map[string]string, variables []string) (string, error) {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// step is a change of the fleet and the expected result of this change.
 type step struct {
 	title  string
 	change func(context.Context, fleet) error
@@ -60,7 +59,6 @@ func steps(tour stack.Tour) []step {
 	}
 }
 
-// tour runs all steps, and checks that nothing is left of the fleet.
 func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
 	plan := s.Tour()
 	for i, step := range steps(plan) {
@@ -77,7 +75,6 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 	return nothingLeft(ctx, s, screen)
 }
 
-// await polls the fleet until done returns true for it.
 func await(ctx context.Context, patience time.Duration, f fleet, screen *screen, changes <-chan struct{},
 	done func(snapshot) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))

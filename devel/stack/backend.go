@@ -17,20 +17,19 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Backend is a cloud that a Stack can use, together with the provider for this cloud. A provider in another module
-// implements Backend in that module, for its own demo and tests.
+// Backend is a cloud for a Stack, together with its provider. A provider in another module implements Backend for its
+// own demo and tests.
 type Backend interface {
-	// Driver returns the name of the provider, and Program returns the name of the provider's program.
+	// Driver returns the name of the provider. Program returns the name of its program.
 	Driver() string
 	Program() string
-	// Cloud returns the name of the cloud's program. If the cloud is not a single program, Cloud returns "", and Start
-	// starts the cloud in another way.
+	// Cloud returns the name of the cloud's program, or "" if the cloud is not a single program.
 	Cloud() string
-	// Start starts the cloud, waits until the cloud serves requests, and returns the URL of the cloud. If the cloud is a
-	// program, Start calls Stack.StartCloud.
+	// Start starts the cloud, waits until it serves requests, and returns its URL. If the cloud is a program, Start
+	// calls Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
-	// Stop ends everything that Start started, except the cloud's program, which the Stack ends. The Stack also calls Stop
-	// if Start has failed or was not called.
+	// Stop ends everything that Start started, except the cloud's program, which the Stack ends. The Stack also calls
+	// Stop if Start has failed or was not called.
 	Stop() error
 	// Args returns the flags with which the provider's program uses the cloud at the given URL.
 	Args(cloudURL string) []string
@@ -38,37 +37,34 @@ type Backend interface {
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left returns the number of instances, or parts of instances, that exist in the cloud now, and the number that were
-	// ever created.
+	// Left returns how many instances and parts of instances exist in the cloud now, and how many were ever created.
 	Left(ctx context.Context) (live, created int, err error)
 }
 
-// Adapter is an optional interface of a Backend. It changes the objects of the example fleet for this run, for example
-// to add an address to the user data.
+// Adapter is an optional interface of a Backend. It changes the objects of the example fleet for this run, such as an
+// address in the user data.
 type Adapter interface {
 	// Adapt changes an object of the example fleet before it is created.
 	Adapt(o client.Object) error
 }
 
-// Exposer is an optional interface of a Backend whose machines are real, because real machines cannot reach servers
-// that listen on the loopback address of this host.
+// Exposer is an optional interface of a Backend with real machines, which cannot reach servers on the loopback address
+// of this host.
 type Exposer interface {
-	// Address returns the address at which the Backend's machines can reach this host. The cloud must have been started
-	// before the call.
+	// Address returns the address at which the machines can reach this host. Call it after Start.
 	Address() net.IP
-	// Expose lets the machines connect to a server that listens on the loopback address, until Stop is called. It returns
-	// the host and port to which the machines must connect. The host is the result of Address.
+	// Expose lets the machines connect to a server on the loopback address until Stop is called. It returns the host
+	// and port for the machines. The host is the result of Address.
 	Expose(server string) (string, error)
 }
 
 // Shell is an optional interface of a Backend whose cloud has command-line programs.
 type Shell interface {
-	// Shell returns the paths of the programs with their names as keys, and the environment variables that the programs
-	// need, in the form "name=value".
+	// Shell returns the paths of the programs by their names, and their environment variables in the form "name=value".
 	Shell() (programs map[string]string, variables []string)
 }
 
-// Shell returns the command-line programs of the stack's cloud, and the environment variables that these programs need.
+// Shell returns the command-line programs of the stack's cloud, and their environment variables.
 func (s *Stack) Shell() (programs map[string]string, variables []string) {
 	if b, ok := s.backend.(Shell); ok {
 		return b.Shell()
@@ -78,15 +74,14 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 
 // Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// First is the number of machines at the start of the tour. Most is the largest number of machines during the
-	// tour. Last is the number of machines before the fleet is deleted.
+	// First is the number of machines at the start of the tour. Most is the maximum during the tour. Last is the number
+	// of machines before the fleet is deleted.
 	First, Most, Last int32
 	// Patience is the time limit of each step of the tour.
 	Patience time.Duration
 }
 
-// Guide is an optional interface of a Backend that cannot run many machines, for example because its machines are
-// large.
+// Guide is an optional interface of a Backend that cannot run many machines, for example because they are large.
 type Guide interface{ Tour() Tour }
 
 // Tour returns the sizes and the time limit for a tour with the stack's cloud.
@@ -100,7 +95,7 @@ func (s *Stack) Tour() Tour {
 // Fleet returns the example fleet for the stack's cloud.
 func (s *Stack) Fleet() examples.Set { return s.backend.Fleet() }
 
-// Objects returns the objects of the example fleet, adapted to the stack's cloud. They have no namespace.
+// Objects returns the objects of the example fleet, adapted to the stack's cloud, without a namespace.
 func (s *Stack) Objects() ([]client.Object, error) {
 	set := s.Fleet()
 	objects, err := set.Objects()
@@ -125,14 +120,13 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft returns the number of instances, or parts of instances, that exist in the cloud now, and the number that
-// were ever created.
+// CloudLeft returns how many instances and parts of instances exist in the cloud now, and how many were ever created.
 func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }
 
-// StartCloud starts the program of the stack's cloud, and waits until the function ready returns no error. It waits for
-// at most one minute.
+// StartCloud starts the program of the stack's cloud, and waits for at most one minute until the function ready returns
+// no error.
 func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(context.Context) error) error {
 	name := s.backend.Cloud()
 	s.Cloud = &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, name), Dir: s.dir, Args: args,
@@ -149,7 +143,6 @@ func (s *Stack) reportEnd(p *child.Process, err error) {
 	s.printf("%s ended unexpectedly: %v; see %s", p.Name, err, p.LogPath())
 }
 
-// simulated is the Backend of the simulated cloud.
 type simulated struct{ stack *Stack }
 
 func (simulated) Driver() string      { return driver.Name }
@@ -164,7 +157,7 @@ func (b simulated) Credentials() map[string]string {
 	return map[string]string{"token": b.stack.cloudToken}
 }
 
-// Start implements Backend. If the cloud's program is restarted later, it listens on the same address.
+// Start implements Backend. A restarted cloud listens on the same address.
 func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) {
 	addressFile := filepath.Join(s.dir, "simcloud.address")
 	for file, token := range map[string]string{"token": s.cloudToken, "admin-token": s.adminToken} {

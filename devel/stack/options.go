@@ -10,11 +10,11 @@ import (
 
 // Options configure a Stack.
 type Options struct {
-	// Dir is the folder for logs, kubeconfigs and data. It is created if it does not exist. By default it is a temporary
-	// folder, which Stop removes.
+	// Dir is the folder for logs, kubeconfigs and data. It is created if it does not exist. By default it is a
+	// temporary folder, which Stop removes.
 	Dir string
-	// BinDir is the folder with machinist-manager and the programs of the provider and of its cloud. By default it is the
-	// folder of the running program.
+	// BinDir is the folder with the programs of the manager, the provider and its cloud. By default it is the folder of
+	// the running program.
 	BinDir string
 	// Backend is the cloud and its provider. The default is the simulated cloud.
 	Backend Backend
@@ -23,30 +23,28 @@ type Options struct {
 	SeparateTarget bool
 	// NoTarget starts the two processes without a target cluster.
 	NoTarget bool
-	// Namespace is the only namespace of the control cluster in which the two processes work. In the control cluster, the
-	// processes have permissions only in this namespace and in SystemNamespace. By default, the processes work in all
-	// namespaces.
+	// Namespace is the only namespace of the control cluster in which the two processes work. In the control cluster,
+	// they have permissions only in this namespace and in SystemNamespace. By default, they work in all namespaces.
 	Namespace string
 	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, it may read all.
 	SecretNamespaces []string
-	// Shards is the maximum number of shards. The two processes get permissions for the Leases of that many shards. By
-	// default, one shard contains all namespaces.
+	// Shards is the maximum number of shards for which the two processes get permissions for Leases. By default, one
+	// shard contains all namespaces.
 	Shards int
 	// Audit makes the API servers of both clusters log every request.
 	Audit bool
-	// CloudProxy, if set, is called with the address of the simulated cloud, and returns the address that the provider
-	// uses.
+	// CloudProxy, if set, is called with the address of the simulated cloud. It returns the address for the provider.
 	CloudProxy func(cloud string) string
-	// WebhookProxy, if set, is called with the name of a program and the address of its webhook. It returns the address,
-	// on localhost, that the API server uses for the webhook.
+	// WebhookProxy, if set, is called with the name of a program and the address of its webhook. It returns the address
+	// on localhost that the API server uses for the webhook.
 	WebhookProxy func(program, address string) string
-	// ClusterApproves makes kube-controller-manager approve the client certificates of kubelets, for all bootstrap tokens.
-	// By default, the provider approves the client certificates of its own machines only.
+	// ClusterApproves makes kube-controller-manager approve the client certificates of kubelets, for all bootstrap
+	// tokens. By default, the provider approves only those of its own machines.
 	ClusterApproves bool
-	// Bare prepares the two processes without starting them, so that they can be started by hand.
+	// Bare prepares the two processes without starting them.
 	Bare bool
 	// Metrics makes each process serve its metrics on a free loopback address without authentication. Stack.Metrics
-	// returns the address. By default, no metrics are served.
+	// returns the address.
 	Metrics bool
 	// ManagerArgs and ProviderArgs are additional flags of the manager and the provider.
 	ManagerArgs, ProviderArgs []string
@@ -56,7 +54,7 @@ type Options struct {
 	ExtraAPIServerArgs []string
 	// ExtraControllerManagerArgs are additional flags of every kube-controller-manager.
 	ExtraControllerManagerArgs []string
-	// Output receives a line per step. By default nothing is written.
+	// Output receives a line for each step. By default nothing is written.
 	Output io.Writer
 }
 
@@ -69,8 +67,7 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs returns the flags that the provider has and the manager does not have. args are the flags for the
-// provider's cloud.
+// providerArgs returns the flags that only the provider has. The parameter args contains the flags for its cloud.
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")

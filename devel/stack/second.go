@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// StartSecond starts another control cluster with its own processes, for the same target cluster and the same cloud.
-// This makes it possible to move a fleet between the two control clusters. The Stack must have a separate target
-// cluster, and must be stopped after the second Stack.
+// StartSecond starts another control cluster with its own processes, for the same target cluster and cloud, so that a
+// fleet can move between the control clusters. The Stack must have a separate target cluster. Stop the second Stack
+// first.
 func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
 	if !s.options.SeparateTarget {
 		return nil, errors.New("start a second control cluster: it needs a separate target cluster")
@@ -30,7 +30,6 @@ func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
 	return second, nil
 }
 
-// startUnshared starts the parts that are not shared with the first Stack.
 func (s *Stack) startUnshared(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err

@@ -48,7 +48,6 @@ func (s *Stack) install(ctx context.Context) error {
 	})
 }
 
-// installMigrator installs the policies of a migrator, and binds its roles to its user.
 func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
 		parts.User, parts.MigratorNamespaces = s.migratorUser(), namespaces
@@ -60,7 +59,7 @@ func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error 
 	})
 }
 
-// inEachCluster calls do for each cluster. It passes do the parts of Machinist that the cluster needs.
+// inEachCluster calls do for each cluster with the parts of Machinist that the cluster needs.
 func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
 	for _, at := range []struct {
 		cp              *controlplane.ControlPlane
@@ -84,7 +83,6 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 	return nil
 }
 
-// acquiredAt returns the time at which the current holder acquired a Lease.
 func acquiredAt(ctx context.Context, c client.Client, name string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: name}, lease); err != nil {

@@ -25,15 +25,14 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Each of these names is used for a process, for its user and for its Lease.
+// Names of the processes, their users and their Leases.
 const (
 	Manager  = "machinist-manager"
 	Provider = "machinist-provider-sim"
 
 	cloud = "simcloud"
 
-	// ProcessGroup is the group of the users of both processes. The flow control of API servers recognizes the processes
-	// by this group.
+	// ProcessGroup is the group of the users of both processes. API servers use it for flow control.
 	ProcessGroup = "machinist-processes"
 )
 
@@ -45,7 +44,7 @@ const stopGrace = 15 * time.Second
 
 // Stack is a running installation of Machinist.
 type Stack struct {
-	// Control and Target are the control planes. They are the same without Options.SeparateTarget.
+	// Control and Target are the control planes. Without Options.SeparateTarget, they are the same.
 	Control, Target *controlplane.ControlPlane
 	// Cloud, Manager and Provider are the processes. A test may stop, kill and start them again.
 	Cloud, Manager, Provider *child.Process
@@ -59,16 +58,14 @@ type Stack struct {
 	cloudURL   string
 	cloudToken string
 	adminToken string
-	// exposed is the address at which machines that cannot reach loopback reach the target cluster's API server.
-	exposed string
-	// metrics contains the addresses of the metrics by the names of the processes.
-	metrics map[string]string
-	// webhookURLs contains the URLs of the webhooks by the names of the processes.
+	// exposed is the address of the target cluster's API server for machines that cannot reach loopback.
+	exposed     string
+	metrics     map[string]string
 	webhookURLs map[string]string
 }
 
-// Start starts everything. It returns when both processes lead and the API server calls the webhooks of both. If it
-// fails, nothing is left running.
+// Start starts everything. It returns when both processes lead and the API server calls both webhooks. If it fails,
+// nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}, webhookURLs: map[string]string{}}
 	if s.backend = o.Backend; s.backend == nil {
@@ -95,7 +92,6 @@ func (s *Stack) start(ctx context.Context) error {
 	return s.startMachinist(ctx)
 }
 
-// startMachinist installs Machinist in the running control planes and starts its processes.
 func (s *Stack) startMachinist(ctx context.Context) error {
 	var err error
 	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
@@ -130,7 +126,6 @@ func (s *Stack) startMachinist(ctx context.Context) error {
 	return s.startProcesses(ctx)
 }
 
-// startProcesses starts the manager and the provider, and returns when both lead.
 func (s *Stack) startProcesses(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Start(); err != nil {
@@ -151,9 +146,8 @@ func (s *Stack) startProcesses(ctx context.Context) error {
 	return nil
 }
 
-// LoseControlCluster kills the processes to simulate a crash, and removes all data of the control cluster. Then it
-// starts the control cluster with an empty database, and installs and starts Machinist again. It needs a separate
-// target cluster.
+// LoseControlCluster kills the processes to simulate a crash, and removes all data of the control cluster. It then
+// starts the control cluster and Machinist again with an empty database. It needs a separate target cluster.
 func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Kill(); err != nil {
@@ -173,7 +167,6 @@ func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	return s.startProcesses(ctx)
 }
 
-// prepare creates the folder and the tokens.
 func (s *Stack) prepare() error {
 	var err error
 	if s.dir = s.options.Dir; s.dir == "" {
@@ -250,8 +243,8 @@ func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) 
 	return s.newProcess(Manager, name, args)
 }
 
-// NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. namespaces is the
-// value migrator.namespaces of its chart. The caller starts and stops it.
+// NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. The parameter
+// namespaces is the value migrator.namespaces of its chart. The caller starts and stops the migrator.
 func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string,
 	args ...string) (*child.Process, error) {
 	if err := s.installMigrator(ctx, namespaces); err != nil {
@@ -267,13 +260,12 @@ func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name strin
 
 func (s *Stack) migratorUser() string { return "machinist-migrator-" + s.backend.Driver() }
 
-// newProcess prepares a process. The user of the process has the name of its program. name is the name of its log.
+// newProcess prepares a process whose user has the name of its program. The parameter name is the name of its log.
 func (s *Stack) newProcess(program, name string, extra []string) (*child.Process, error) {
 	return s.processAs(program, program, name, extra)
 }
 
-// processAs prepares a process that uses the given user in each cluster. In each cluster, the user has exactly the
-// permissions of the generated RBAC.
+// processAs prepares a process for a user that has exactly the permissions of the generated RBAC in each cluster.
 func (s *Stack) processAs(user, program, name string, extra []string) (*child.Process, error) {
 	p := &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd,
 		Env: append(os.Environ(), s.options.Env...)}
@@ -309,7 +301,7 @@ func (s *Stack) processAs(user, program, name string, extra []string) (*child.Pr
 		"--health-probe-bind-address=0", "--metrics-bind-address="+metrics,
 	)
 	if ns := s.options.Namespace; ns != "" {
-		// The default for the cluster ID is in another namespace, which the process has no permission to read.
+		// The default cluster ID is in a namespace that this process may not read.
 		p.Args = append(p.Args, "--namespace="+ns, "--cluster-id=stack/"+ns)
 	}
 	p.Args = append(p.Args, extra...)
@@ -374,13 +366,13 @@ func (s *Stack) Metrics(p *child.Process) string { return s.metrics[p.Name] }
 // Dir returns the folder with the logs of all processes.
 func (s *Stack) Dir() string { return s.dir }
 
-// Stop ends everything. It ends the processes of Machinist first, so that they can shut down gracefully. Calling it
-// again does nothing.
+// Stop ends everything. The processes of Machinist end first, so that they can shut down gracefully. Calling Stop again
+// does nothing.
 func (s *Stack) Stop() error {
 	var errs []error
 	for _, p := range []*child.Process{s.Manager, s.Provider, s.Cloud} {
 		if p != nil && p.Running() {
-			// If a process was stopped with SIGSTOP, it must continue before it can end.
+			// A process that was stopped with SIGSTOP must continue before it can end.
 			_ = p.Signal(syscall.SIGCONT)
 			errs = append(errs, p.Stop(stopGrace))
 		}

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// webhooks reports whether the two processes serve their webhooks. Webhooks need a certificate. A process that is
-// started by hand, or that works in one namespace only, does not create a webhook configuration.
+// webhooks reports whether the two processes serve their webhooks. Processes that are started by hand or for a single
+// namespace have no webhook configuration.
 func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
 
 // WebhookArgs returns the flags with which a process serves its webhook on a loopback address.
@@ -28,7 +28,6 @@ func WebhookArgs(address string) []string {
 	return []string{"--webhook-bind-address=" + address, "--webhook-hosts=localhost"}
 }
 
-// addWebhook makes a process serve its webhook.
 func (s *Stack) addWebhook(p *child.Process) error {
 	address, err := controlplane.FreeAddress()
 	if err != nil {

@@ -34,7 +34,6 @@ const (
 	result    = "machinist.dev/update-result"
 )
 
-// apiServer serves one Node. It requires a client certificate.
 type apiServer struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -43,7 +42,7 @@ type apiServer struct {
 	caller string
 }
 
-// serve starts an API server with one Node. An annotation of the Node requests the given kubelet version.
+// serve starts an API server with one Node, whose annotation requests the given kubelet version.
 func serve(t *testing.T, version string) *apiServer {
 	t.Helper()
 	s := &apiServer{patch: make(chan []map[string]string, 1)}
@@ -81,15 +80,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(pretty)
 }
 
-// reportKubelet sets the kubelet version in the status of the Node.
 func (s *apiServer) reportKubelet(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node.Status.NodeInfo.KubeletVersion = version
 }
 
-// newMachine creates a folder with the files that the agent reads, and with fake versions of the programs that the
-// agent calls.
+// newMachine creates a folder with the files that the agent reads, and with fakes of the programs that it calls.
 func newMachine(t *testing.T, s *apiServer, install string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -113,7 +110,6 @@ func newMachine(t *testing.T, s *apiServer, install string) (root string) {
 	return root
 }
 
-// identity returns a client certificate of a kubelet, together with its key.
 func identity(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,7 +130,6 @@ func identity(t *testing.T) string {
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}))
 }
 
-// startAgent runs the agent until the end of the test.
 func startAgent(t *testing.T, root string) {
 	t.Helper()
 	agent := exec.CommandContext(t.Context(), "sh", "update-agent")
@@ -154,7 +149,7 @@ func startAgent(t *testing.T, root string) {
 	})
 }
 
-// awaitAnswer waits until the agent has patched the Node to report a result, and returns the patch.
+// awaitAnswer waits until the agent has reported a result, and returns its patch of the Node.
 func awaitAnswer(t *testing.T, s *apiServer) []map[string]string {
 	t.Helper()
 	select {

@@ -11,20 +11,18 @@ import (
 	"path/filepath"
 )
 
-// cloud is an imitation of a cloud: a folder that contains one file for each machine. A real provider has a client for
-// the API of its cloud instead.
+// cloud imitates a cloud with a folder that contains one file for each machine. A real provider uses a client for the
+// API of its cloud instead.
 type cloud struct{ folder string }
 
-// machine is the content of the file for a machine.
 type machine struct {
 	ID, Name, Size string
 	Tags           map[string]string
 }
 
-// file returns the path of the file for a machine. Even if the ID contains slashes, the file is in the folder.
+// file returns the path of the file for a machine. An ID with slashes cannot lead outside of the folder.
 func (c cloud) file(id string) string { return filepath.Join(c.folder, path.Base(id)+".json") }
 
-// open creates the folder if the folder does not exist.
 func (c cloud) open() error {
 	if c.folder == "" {
 		return errors.New("--folder is required")
@@ -53,7 +51,6 @@ func (c cloud) create(ctx context.Context, m machine) error {
 	return nil
 }
 
-// list returns all machines.
 func (c cloud) list(ctx context.Context) ([]machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -80,7 +77,6 @@ func (c cloud) list(ctx context.Context) ([]machine, error) {
 	return all, nil
 }
 
-// delete removes a machine if it exists.
 func (c cloud) delete(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err

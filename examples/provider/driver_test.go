@@ -26,7 +26,6 @@ func TestDriverHasFewerThan100Lines(t *testing.T) {
 	}
 }
 
-// guide returns the text of the provider guide.
 func guide(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/provider-guide.md")

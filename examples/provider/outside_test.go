@@ -14,9 +14,8 @@ import (
 	"testing"
 )
 
-// The commands in the guide must work in another repository, without a checkout of Machinist, and the provider that
-// they build must pass the conformance suite. The test gets the modules from a proxy, which serves this source tree as
-// if it were a tagged version.
+// The commands in the guide must work in another repository, and the provider that they build must pass the conformance
+// suite. The test gets the modules from a proxy that serves this source tree like a tagged version.
 func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -39,8 +38,8 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
-	// The go command below reads these files in another process. The test reads them too, so that go test does not use a
-	// cached result after the files have changed.
+	// The go command below reads these files in another process. The test reads them too, so that their changes
+	// invalidate its cached result.
 	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
 		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
@@ -57,7 +56,7 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 	outside.bash(t, "go test -vet=off .") // Vetting all imports would take longer than the build.
 
-	// Other programs must also be able to import the modules of the cloud providers, for example to use the types of their
+	// Other programs must be able to import the modules of the cloud providers, for example for the types of their
 	// providerSpecs.
 	for _, cloud := range []string{"azure", "libvirt", "openstack"} {
 		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
@@ -65,13 +64,11 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 }
 
-// outside is a folder that does not belong to any module of this repository.
 type outside struct {
 	folder string
 	env    []string
 }
 
-// bash runs commands in the folder and returns their output.
 func (o outside) bash(t *testing.T, commands string) string {
 	t.Helper()
 	bash := exec.CommandContext(t.Context(), "bash", "-e", "-c", commands)
@@ -99,14 +96,12 @@ func proxy(t *testing.T, root string) (folder, version string) {
 	return folder, strings.TrimSpace(string(out))
 }
 
-// environment returns environment variables for the go command. With these variables, the go command downloads the
-// modules of this project from the given proxy. The go command takes all other modules from the user's module cache. If
-// a module is not in that cache, the go command downloads it from the user's own proxy.
+// environment returns environment variables for the go command. With them, the go command downloads the modules of this
+// project from the given proxy, and other modules from the user's module cache or proxy.
 //
-// The test has a module cache of its own, because the go command downloads each version only once, but this source tree
-// changes. This cache contains links to the other modules in the user's cache, because unpacking these modules would
-// take longer than the rest of the test. With -trimpath, the build cache does not depend on the paths of the modules.
-// The programs are also built with CGO_ENABLED=0, so the build cache already contains the packages.
+// The test has its own module cache, because the go command downloads each version only once, but this source tree
+// changes. The cache links to the other modules in the user's cache, because unpacking them would take longer than the
+// rest of the test. With -trimpath and CGO_ENABLED=0, the build cache already contains the packages.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {
@@ -136,8 +131,7 @@ func environment(t *testing.T, proxy string) []string {
 			}
 		}
 	}
-	// Without -modcacherw, the files of the module cache would be read-only, and the test could not remove them at the
-	// end.
+	// With -modcacherw, the test can remove the files of the module cache at the end.
 	return append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0",
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(users, download))+
 			","+goEnv("GOPROXY"))

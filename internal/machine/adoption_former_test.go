@@ -71,12 +71,12 @@ func testAdoptionAfterLoss(t *testing.T, lost string) {
 	}
 	refused(v1beta1.ReasonAdoptionForbidden, "spec.adoption is Forbid")
 	w.allow("small", v1beta1.AdoptionAllow)
-	refused(v1beta1.ReasonAdoptionRefused, v1beta1.AnnotationAdoptFromCluster+"="+lost, "24h0m0s ahead")
+	refused(v1beta1.ReasonAdoptionRefused, v1beta1.AnnotationAdoptFromCluster+"="+lost, "24h0m0s in the future")
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.permit("small", lost, w.clock.Now())
 	refused(v1beta1.ReasonAdoptionForbidden, lost, "is in the past")
 	w.permit("small", lost, w.clock.Now().Add(48*time.Hour))
-	refused(v1beta1.ReasonAdoptionForbidden, "more than 24h0m0s ahead")
+	refused(v1beta1.ReasonAdoptionForbidden, "more than 24h0m0s in the future")
 	w.permit("small", "another-cluster", w.clock.Now().Add(time.Hour))
 	refused(v1beta1.ReasonAdoptionRefused, v1beta1.AnnotationAdoptFromCluster+"="+lost)
 

@@ -7,13 +7,12 @@ import (
 	"sync"
 )
 
-// maxClients limits the number of entries of Clients. Credentials that were rotated are never used again, and their
-// clients must not be kept forever.
+// maxClients limits the cache, because the clients of rotated credentials are never used again.
 const maxClients = 64
 
-// Clients caches a driver's clients, one for each combination of credentials and scope, so that many calls share
-// connections and access tokens. It keeps at most 64 clients and drops the least recently used one. The zero value is
-// an empty cache. Clients is safe for concurrent use.
+// Clients caches a driver's clients, one for each combination of credentials and scope. Calls with the same client
+// share connections and access tokens. Clients keeps at most 64 clients and drops the least recently used one. The zero
+// value is an empty cache. Clients is safe for concurrent use.
 type Clients[C any] struct {
 	mu sync.Mutex
 	// entries are sorted by their last use, the least recently used first.
@@ -26,9 +25,8 @@ type clientEntry[C any] struct {
 }
 
 // Get returns the client for the credentials and the scope. The scope stands for everything else that distinguishes
-// clients, such as an endpoint or a subscription. If there is no client yet, Get calls newClient. If newClient fails,
-// Get returns the error and does not cache it. Concurrent calls may each create a client; all of them return the first
-// one that was cached.
+// clients, such as an endpoint or a subscription. If there is no client yet, Get calls newClient. Errors of newClient
+// are not cached. Concurrent calls may each create a client, but all of them return the one that was cached first.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
 	if client, found := c.use(key); found {
@@ -50,8 +48,8 @@ func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func()
 	return client, nil
 }
 
-// Forget drops the client for the credentials and the scope, if there is one. Call it when the cloud no longer accepts
-// something that the client has cached, such as an access token.
+// Forget drops the client for the credentials and the scope. Call it when the cloud no longer accepts something that
+// the client has cached, such as an access token.
 func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	key := clientKey(credentials, scope)
 	c.mu.Lock()
@@ -61,7 +59,7 @@ func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	}
 }
 
-// use marks an existing entry as the most recently used one, and returns its client.
+// use returns the client of an existing entry and marks the entry as the most recently used one.
 func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +80,7 @@ func (c *Clients[C]) index(key [sha256.Size]byte) int {
 func clientKey(credentials Credentials, scope string) (key [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(data []byte) {
-		// The length separates the parts: without it, ("ab", "c") and ("a", "bc") would have the same hash.
+		// Without the length, ("ab", "c") and ("a", "bc") would have the same hash.
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		h.Write(data)
 	}

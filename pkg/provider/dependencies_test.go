@@ -25,7 +25,6 @@ func goCommand(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// cloudSDKs are prefixes of the module paths of clouds' SDKs.
 var cloudSDKs = []string{
 	"cloud.google.com/go", "google.golang.org/api",
 	"github.com/Azure/azure-sdk-for-go", "github.com/Azure/go-autorest", "github.com/AzureAD/",
@@ -39,12 +38,11 @@ var cloudSDKs = []string{
 	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
 }
 
-// notSDKs are modules that match a prefix in cloudSDKs and are not SDKs: telemetry libraries use them to detect where
+// notSDKs are modules that match a prefix in cloudSDKs and are not SDKs. Telemetry libraries use them to detect where
 // the process runs.
 var notSDKs = []string{"cloud.google.com/go/compute/metadata"}
 
-// The test checks the packages that are compiled. The module graph contains more modules, which optional packages of
-// other modules need.
+// The test checks the compiled packages. The module graph also contains modules that optional packages need.
 func TestTheCoreModuleHasNoCloudSDK(t *testing.T) {
 	root := filepath.Dir(goCommand(t, "env", "GOMOD")[0])
 	modules := goCommand(t, "list", "-C", root, "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", "./...")

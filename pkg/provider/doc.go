@@ -2,7 +2,7 @@
 // interface. The package also defines the requests that a driver receives, the Instance that it returns, and the error
 // codes that decide what Machinist does next.
 //
-// A driver translates calls; it makes no decisions:
+// A driver translates calls and makes no decisions:
 //
 //   - It keeps no state between calls, except a cache of clients per set of credentials.
 //   - It may be called from many goroutines at once.
@@ -20,7 +20,7 @@
 //   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name. This includes
 //     disks, network interfaces and addresses.
 //
-// The package depends only on the standard library and on k8s.io/api and k8s.io/apimachinery, so that a driver does not
-// inherit the dependencies of Machinist's controllers. Package conformance tests whether a driver follows the contract.
-// Package app is the process around a driver: the main function of a provider calls app.Main.
+// The package depends only on the standard library, k8s.io/api and k8s.io/apimachinery. A driver does not inherit the
+// dependencies of Machinist's controllers. Package conformance tests whether a driver follows the contract. Package app
+// is the process around a driver. The main function of a provider calls app.Main.
 package provider

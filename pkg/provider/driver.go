@@ -11,80 +11,81 @@ const DefaultCallTimeout = 30 * time.Second
 
 // Driver creates, finds, updates and deletes the instances of one cloud.
 //
-// Every method honors the deadline and the cancellation of its context. It returns an *Error, or an error that wraps
-// one, with the appropriate Code; any other error counts as Unknown. Messages are shown in conditions and events, so
-// they must not contain credentials, user data or response bodies of the cloud.
+// Every method honors the deadline and the cancellation of its context. Every error is an *Error with the appropriate
+// Code, or wraps one. Any other error counts as Unknown. Conditions and events show the messages of errors. Messages
+// must not contain credentials, user data or response bodies of the cloud.
 type Driver interface {
-	// Name returns the provider's name: a DNS label such as "azure". The driver serves the classes and machines whose
-	// spec.provider has this name.
+	// Name returns the provider's name, a DNS label such as "azure". The driver serves the classes and machines with
+	// this name in spec.provider.
 	Name() string
 
-	// Validate checks the providerSpec, and the credentials if the request has any, without calling the cloud. It does
-	// not have to find errors that only the cloud can detect.
+	// Validate checks the providerSpec and any credentials without calling the cloud. Validate does not have to find
+	// errors that only the cloud can detect.
 	//
 	// Validate returns InvalidArgument for an error, with Error.Field set to the path below providerSpec, such as
-	// "disk.sizeGiB". Unknown and repeated fields, other kinds and other API versions are errors; DecodeSpec refuses them.
-	// Credentials are data: Validate refuses credentials that name a file, a URL or a command to get a secret from.
+	// "disk.sizeGiB". Unknown and repeated fields, other kinds and other API versions are errors. DecodeSpec refuses
+	// them. Validate refuses credentials that name a file, a URL or a command as the source of a secret.
 	Validate(ctx context.Context, req ValidateRequest) error
 
-	// Capacity returns the resources and labels that a node of this providerSpec will have, so that an autoscaler can plan
-	// before the first node exists. Fields that the driver cannot know stay empty. Capacity may call the cloud.
+	// Capacity returns the resources and labels of a node with this providerSpec. An autoscaler needs them before the
+	// first node exists. Fields that the driver cannot know stay empty. Capacity may call the cloud.
 	Capacity(ctx context.Context, req CapacityRequest) (Capacity, error)
 
-	// Create creates the instance, or returns the existing one: the instance that was created earlier with the same token,
-	// or any instance that carries the tags for ClusterID and Machine.UID. It returns as soon as the cloud has given the
-	// instance an identity; the instance may still be StatePending. If the cloud answers that the token was used with
-	// other parameters, or that the instance created with the token is gone, Create returns AlreadyExists. Create never
-	// returns an instance that is being deleted.
+	// Create creates the instance, or returns an existing one. An existing instance was created with the same token, or
+	// carries the tags for ClusterID and Machine.UID. Create returns as soon as the cloud has given the instance an
+	// identity. The instance may still be StatePending. Create returns AlreadyExists if the cloud answers that the
+	// token was used with other parameters, or that the instance created with the token is gone. Create never returns
+	// an instance that is being deleted.
 	//
-	// Machinist uses the token of another attempt only after lookups by tags have found nothing for the duration
-	// CreateSettle. A driver therefore does not have to guard against reads that lag behind its own writes.
+	// Machinist begins another attempt, with another token, only after lookups by tags have found nothing for
+	// CreateSettle. A driver therefore need not guard against reads that lag behind its own writes.
 	Create(ctx context.Context, req CreateRequest) (*Instance, error)
 
-	// Get finds one instance by its provider ID or, if that is empty, by the tags for the cluster and the machine's UID.
-	// By provider ID, it returns the instance regardless of its owner, which the instance's tags identify. NotFound means
-	// that the cloud answered and has no such instance. If the cloud still lists an instance after it was terminated, Get
-	// returns NotFound for this instance.
+	// Get finds one instance by its provider ID. Without a provider ID, Get finds it by the tags for the cluster and
+	// the machine's UID. By provider ID, Get returns the instance of any owner. The tags of the instance identify the
+	// owner. NotFound means that the cloud answered and has no such instance. Get also returns NotFound for a
+	// terminated instance that the cloud still lists.
 	//
-	// Reads may lag behind by up to CreateSettle: a new instance may be missing or lack its tags, and an instance that was
-	// changed or deleted may be shown in its earlier state. A driver does not have to hide this lag. After NotFound for a
+	// Reads may lag behind by up to CreateSettle. A new instance may be missing or lack its tags. A changed or deleted
+	// instance may be shown in its earlier state. A driver does not have to hide this lag. After NotFound for a
 	// provider ID, Machinist waits until CreateSettle has passed since the end of Create or Adopt, and reads again some
-	// seconds later. Machinist concludes that the instance has vanished only if that read returns NotFound too.
+	// seconds later. The instance counts as vanished only if that read returns NotFound too.
 	//
-	// Get, Update and Delete with a provider ID find the instance by the provider ID and Scope. Get and Delete must work
-	// without Class.Spec, which is empty if the class was deleted.
+	// Get, Update and Delete with a provider ID find the instance by the provider ID and Scope. Get and Delete must
+	// work without Class.Spec, which is empty if the class was deleted.
 	Get(ctx context.Context, req GetRequest) (*Instance, error)
 
-	// Update changes a running instance in place, as far as the cloud can. Machinist repeats the same request until the
-	// answer is not UpdateInProgress. It may also call Update for an instance that already matches the request: after a
-	// restart, or if the specification changed during the creation. A driver that changes nothing in place answers
+	// Update changes a running instance in place, as far as the cloud can. Machinist repeats the same request while the
+	// answer is UpdateInProgress. After a restart, or after a change during the creation, Machinist may call Update for
+	// an instance that already matches the request. A driver that changes nothing in place answers
 	// UpdateNeedsReplacement, or UpdateDone if it detects that nothing has to change.
 	//
-	// Update returns NotFound if there is no instance, and FailedPrecondition if the instance belongs to another cluster
-	// or machine. After NotFound, Machinist calls Update again, and asks Get whether the instance exists.
+	// Update returns NotFound if there is no instance, and FailedPrecondition if the instance belongs to another
+	// cluster or machine. After NotFound, Machinist calls Update again, and asks Get whether the instance exists.
 	Update(ctx context.Context, req UpdateRequest) (UpdateResult, error)
 
-	// Delete starts, or continues, the deletion of an instance and of everything that belongs to it. Machinist calls it
-	// until it reports Gone. An instance that never existed is Gone. Delete never changes an instance whose tags name
-	// another cluster or another machine, or that lacks one of the two tags: it returns FailedPrecondition.
+	// Delete starts or continues the deletion of an instance and of everything that belongs to it. Machinist calls
+	// Delete until it reports Gone. An instance that never existed is Gone. Delete returns FailedPrecondition, and
+	// changes nothing, if the instance carries the tags of another cluster or machine, or lacks one of the two tags.
 	//
-	// Gone means that the deletion is complete if an earlier call did not report Gone, or if the same answer reports
-	// Found. In all other cases, Gone may come from a read that lags behind. Machinist then continues to call Delete until
-	// CreateSettle has passed since the end of Create, and finally confirms with Get that there is no instance.
+	// Gone means that the deletion is complete if the same answer reports Found, or if an earlier call did not report
+	// Gone. Otherwise, Gone may come from a read that lags behind. Machinist then calls Delete until CreateSettle has
+	// passed since the end of Create, and finally confirms with Get that there is no instance.
 	//
-	// Without a provider ID, Delete also deletes what an interrupted Create left behind for the machine, such as a network
-	// interface without an instance.
+	// Without a provider ID, Delete also deletes what an interrupted Create left behind for the machine, such as a
+	// network interface without an instance.
 	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
 
-	// List returns one page of the instances that carry the cluster's tag and are in the scope of the request's
-	// credentials and providerSpec. It never returns other instances. It also returns the parts that carry the tag and
-	// belong to no instance.
+	// List returns one page of instances. These carry the cluster's tag and are in the scope of the request's
+	// credentials and providerSpec. List never returns other instances. It also returns the parts that carry the tag
+	// and belong to no instance.
 	//
-	// An invalid providerSpec must not widen the scope: if the scope depends on the providerSpec, List fails. A user who
-	// may write a class can confirm the removal of orphans in the scope of the class.
+	// An invalid providerSpec must not widen the scope. If the scope depends on an invalid providerSpec, List fails.
+	// The reason: a user who may write a class can confirm the removal of orphans in its scope.
 	//
-	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's list
-	// repeats entries or changes its order. If any page fails, List returns an error and never an early end of the list.
+	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's
+	// list repeats entries or changes its order. If any page fails, List returns an error and never an early end of the
+	// list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -94,49 +95,47 @@ type Timeouter interface {
 	CallTimeout() time.Duration
 }
 
-// Settler is implemented by drivers that know the settle time of their cloud: how long a Create whose answer was lost
-// can still take effect, and how far reads lag behind. Without Settler, Machinist assumes twice the call timeout.
+// Settler is implemented by drivers that know the settle time of their cloud. Within this time, a Create whose answer
+// was lost can still take effect, and reads may lag behind. Without Settler, Machinist assumes twice the call timeout.
 //
-// Until the settle time has passed, an instance that the cloud does not show counts as existing. If no instance is
-// recorded for a Machine, Machinist removes the Machine only when a second lookup, at the end of the settle time, also
-// finds nothing.
+// Until the settle time has passed, an instance that the cloud does not show counts as existing. Machinist removes a
+// Machine without a recorded instance only if a second lookup, at the end of the settle time, also finds nothing.
 type Settler interface {
-	// CreateSettle returns the longest time until Get finds a new instance by tags and by provider ID. The time begins at
-	// the end of the Create call, or at the end of the process that made the call. It must be positive.
+	// CreateSettle returns the longest time until Get finds a new instance by tags and by provider ID. The time begins
+	// at the end of the Create call, or at the end of the process that made the call. It must be positive.
 	CreateSettle() time.Duration
 }
 
-// Adopter is implemented by drivers that can set Machinist's tags on an instance that another system created. Machinist
-// uses it for Machines that are created with the providerID of an existing instance.
+// Adopter is implemented by drivers that can set Machinist's tags on an instance of another system. Machinist uses it
+// for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
-	// Adopt sets req.Tags on the instance. Adopt fails with FailedPrecondition if the instance carries the tags of another
-	// cluster or machine. However, if these tags are exactly those of req.Former (see AdoptRequest.Replaces), Adopt
-	// replaces them. If the answer of a call is lost, the tags become visible within CreateSettle or never.
+	// Adopt sets req.Tags on the instance. It replaces the tags of another cluster or machine only if they are exactly
+	// those of req.Former (see AdoptRequest.Replaces). Otherwise it fails with FailedPrecondition. After a lost answer,
+	// the tags become visible within CreateSettle or never.
 	//
-	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag,
-	// which only users of the cloud can set. Without this mark, every user who may create a Machine could delete any of
-	// these instances. The tags of req.Former replace the mark only if List for the class covers the instance.
+	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag
+	// that only users of the cloud can set. Without this requirement, every user who may create a Machine could delete
+	// any of these instances. The tags of req.Former replace the mark only if List for the class covers the instance.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 
-// Scoper is implemented by drivers whose List returns the same result for many classes, such as for all classes of one
+// Scoper is implemented by drivers whose List returns the same result for many classes, such as all classes of one
 // account, region or resource group. Without Scoper, Machinist calls List once for each distinct providerSpec.
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
 	// credentials and the same name, List returns the same result. ListScope makes no call, and the name contains no
-	// secret. If the name is empty, or ListScope fails, Machinist lists the class separately. If a name covers more
-	// instances than List returns, orphans stay hidden. If a name covers fewer instances, Machinist only makes unnecessary
-	// calls.
+	// secret. If the name is empty or ListScope fails, Machinist lists the class separately. If a name covers more
+	// instances than List returns, orphans stay hidden. If it covers fewer, Machinist only makes unnecessary calls.
 	ListScope(class Class) (string, error)
 }
 
-// Accounter is implemented by drivers that can identify, from the credentials, the cloud account to which the
-// credentials belong. With an Accounter, Machinist counts the machines whose instances are not in the account to which
-// the class's credentials belong now. Machinist also does not trust NotFound from the wrong account.
+// Accounter is implemented by drivers that can identify the cloud account from the credentials. Machinist then counts
+// the machines whose instances are not in the account of the class's current credentials. It also does not trust
+// NotFound from the wrong account.
 type Accounter interface {
-	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call, and the name
-	// contains no secret. The name stays the same when a password or a key is replaced. The name is empty if the
-	// credentials do not identify the account.
+	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call, and the
+	// name contains no secret. A new password or key does not change the name. The name is empty if the credentials do
+	// not identify the account.
 	Account(class Class) (string, error)
 }
 

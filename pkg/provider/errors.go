@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Code is an error code with the meaning that it has in gRPC. It decides what Machinist does next.
+// Code is an error code with the same meaning as in gRPC. It decides what Machinist does next.
 type Code string
 
 const (
@@ -16,25 +16,25 @@ const (
 	// InvalidArgument: the specification is wrong. Machinist retries after 10 to 30 minutes, and at once when the
 	// specification, the class or a Secret changes.
 	InvalidArgument Code = "InvalidArgument"
-	// FailedPrecondition: the specification is well-formed, but cannot be served now, because an image does not exist, a
-	// policy forbids it, or the instance carries the tags of another owner. Machinist retries as for InvalidArgument,
-	// because an administrator may fix the cause in the cloud.
+	// FailedPrecondition: the specification is well-formed, but cannot be served now. For example, an image does not
+	// exist, a policy forbids it, or the instance carries the tags of another owner. Machinist retries as for
+	// InvalidArgument, because an administrator may fix the cause in the cloud.
 	FailedPrecondition Code = "FailedPrecondition"
-	// NotFound: the cloud answered and has no such instance. Driver.Get describes what Machinist concludes from it.
+	// NotFound: the cloud answered and has no such instance. Driver.Get describes the consequences.
 	NotFound Code = "NotFound"
 	// AlreadyExists: the token or name was used with other parameters. Machinist looks the instance up by UID.
 	AlreadyExists Code = "AlreadyExists"
 	// ResourceExhausted: there is no quota or no capacity. Machinist retries after 1 to 10 minutes.
 	ResourceExhausted Code = "ResourceExhausted"
-	// Unauthenticated: the cloud does not accept the credentials. Machinist retries after 30 seconds to 10 minutes, and at
-	// once when the Secret changes.
+	// Unauthenticated: the cloud does not accept the credentials. Machinist retries after 30 seconds to 10 minutes, and
+	// at once when the Secret changes.
 	Unauthenticated Code = "Unauthenticated"
 	// PermissionDenied: the credentials do not allow the call. Machinist retries as for Unauthenticated.
 	PermissionDenied Code = "PermissionDenied"
 	// Throttled: there were too many calls. The call did not take effect. Machinist retries after Error.RetryAfter, or
 	// with backoff.
 	Throttled Code = "Throttled"
-	// Unavailable: the cloud could not be reached, or is failing. The call may have taken effect. Machinist retries.
+	// Unavailable: the cloud is unreachable or failing. The call may have taken effect. Machinist retries.
 	Unavailable Code = "Unavailable"
 	// DeadlineExceeded: there was no answer in time. The call may have taken effect. Machinist retries.
 	DeadlineExceeded Code = "DeadlineExceeded"
@@ -51,8 +51,8 @@ const (
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether a retry in the near future would have the same result. The outcome changes only if the
-// request changes or, after InvalidArgument and FailedPrecondition, if something in the cloud changes.
+// Terminal reports whether a retry in the near future would have the same result. The outcome changes only with the
+// request. After InvalidArgument and FailedPrecondition, a change in the cloud may help too.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }
@@ -70,11 +70,10 @@ func (c Code) Ambiguous() bool {
 type Error struct {
 	Code    Code
 	Message string
-	// Field is the path, below providerSpec, of the field that caused an InvalidArgument or FailedPrecondition. It is
-	// empty if no single field caused the error.
+	// Field is the path of the field that caused an InvalidArgument or FailedPrecondition, relative to providerSpec. It
+	// is empty if no single field caused the error.
 	Field string
-	// RetryAfter is the minimum time to wait before the next call, as requested by the cloud. Zero means that the cloud
-	// requested none.
+	// RetryAfter is the minimum time before the next call that the cloud requested, or zero.
 	RetryAfter time.Duration
 	// Cause is the wrapped error, for errors.Is and errors.As. It is not shown to users.
 	Cause error
@@ -105,8 +104,8 @@ func InvalidField(path, format string, args ...any) *Error {
 	return e
 }
 
-// CodeOf returns the code of an error. The code of nil is OK. If the error's chain contains an *Error, its code is
-// used. The code of a bare context error is DeadlineExceeded or Canceled, and the code of any other error is Unknown.
+// CodeOf returns the code of an error. The code of nil is OK. An *Error in the error's chain determines the code. A
+// bare context error has the code DeadlineExceeded or Canceled. Any other error has the code Unknown.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -123,12 +122,11 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// maxRetryAfter limits the wait that a cloud can request. A response that requests a wait of days must not delay the
-// deletion of an instance for days.
+// maxRetryAfter limits the wait that a cloud can request. A response must not delay the deletion of an instance for
+// days.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter returns the minimum waiting time that the error requests, at most 10 minutes. If the error requests no
-// waiting time, the result is zero.
+// RetryAfter returns the minimum waiting time that the error requests, at most 10 minutes, or zero.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return min(max(e.RetryAfter, 0), maxRetryAfter)

@@ -12,35 +12,33 @@ import (
 // All methods are idempotent. Methods that change an instance guard against concurrent changes, for example with an
 // ETag.
 type Importer interface {
-	// Locate returns the instances that the old system created from one description in one account. It finds these
-	// instances by the tags, the names, or both, that the old system gave them. If nothing in the cloud distinguishes the
-	// clusters of the old system, Locate also returns the instances of other clusters. The caller ignores instances that
-	// no old Machine names.
+	// Locate returns the instances that the old system created from one description in one account. It finds them by
+	// the tags or names that the old system gave them. If nothing distinguishes the clusters of the old system, Locate
+	// also returns the instances of other clusters. The caller ignores instances that no old Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
-	// running instance. It makes no call to the cloud. For everything that Import cannot translate, it returns a Finding
-	// with the path of the old field. It also reports every field that it does not know. It never omits a field silently.
-	// It returns InvalidArgument if it cannot read the description at all.
+	// running instance. It makes no call to the cloud. For everything that it cannot translate, Import returns a
+	// Finding with the path of the old field. Unknown fields are findings too. Import never omits a field silently. It
+	// returns InvalidArgument if it cannot read the description at all.
 	//
-	// The caller also calls Import with made-up values in place of the values from Secrets. Plans do not show the parts of
-	// Imported.Spec that depend on these values.
+	// The caller also calls Import with made-up values instead of the values from Secrets. Plans do not show the parts
+	// of Imported.Spec that depend on these values.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
-	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It removes
-	// them from the instance of the Machine and from its parts, and keeps all other tags. It fails with FailedPrecondition
-	// if the instance does not carry the tags of the cluster and the Machine, and with NotFound if there is no such
-	// instance. It succeeds if there is nothing to remove.
+	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It
+	// removes them from the Machine's instance and its parts, and keeps all other tags. It succeeds if there is nothing
+	// to remove. It fails with FailedPrecondition if the instance does not carry the tags of the cluster and the
+	// Machine, and with NotFound if there is no such instance.
 	Release(ctx context.Context, req ReleaseRequest) error
 
-	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes the
-	// tags only if they are exactly the tags of the cluster and the Machine. It succeeds if the instance has no tags of
-	// Machinist or does not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or
-	// Machine.
+	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes
+	// only the tags of exactly this cluster and Machine. It succeeds if the instance has no tags of Machinist or does
+	// not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or Machine.
 	Disown(ctx context.Context, req DisownRequest) error
 }
 
-// The systems from which fleets can be taken over, each named by the API group of its machines.
+// The systems from which fleets can be taken over, named by the API group of their machines.
 const (
 	// SourceMachineK8s and SourceMachinesK8s have cluster-scoped Machines only.
 	SourceMachineK8s  = "machine.k8s.io"
@@ -62,11 +60,11 @@ func Sources() []string {
 type Legacy struct {
 	// Source is the API group of the old system, such as SourceGardener.
 	Source string
-	// Provider is the old system's name for the cloud, as written in the description, such as "azure" or "Azure". If the
-	// old system has no such name, Provider is the kind of the description, such as AzureMachineProviderSpec.
+	// Provider is the old system's name for the cloud, as written in the description, such as "azure" or "Azure".
+	// Without such a name, Provider is the kind of the description, such as AzureMachineProviderSpec.
 	Provider string
-	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have it
-	// in different fields:
+	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have
+	// it in different fields:
 	//
 	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: cloudProviderSpec, in which every reference to a Secret or
 	//     ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old object has the
@@ -75,7 +73,7 @@ type Legacy struct {
 	//   - machine.sapcloud.io: providerSpec of the MachineClass.
 	//   - machine.openshift.io: providerSpec.value.
 	Spec Secret
-	// Credentials are the entries of the old system's Secret, under that system's keys.
+	// Credentials are the entries of the old system's Secret, under the keys of that system.
 	Credentials Credentials
 }
 
@@ -89,23 +87,24 @@ type Located struct {
 	// Instance is the instance as the cloud reports it. Its provider ID has the same spelling as in Driver.Get.
 	Instance Instance
 	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is the UID of the old
-	// Machine, if the old system sets the UID as a tag. Both are empty if they are unknown.
+	// Machine from a tag. Both are empty if they are unknown.
 	Machine    string
 	MachineUID types.UID
-	// Collected reports whether the instance or one of its parts carries tags by which the old system would delete it.
+	// Collected reports whether the old system would delete the instance or one of its parts because of their tags.
 	Collected bool
-	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to do.
-	// It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all instances.
+	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to
+	// do. It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all
+	// instances.
 	NotAdoptable string
-	// Facts contains what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and contains
-	// no secrets.
+	// Facts contains what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and
+	// contains no secrets.
 	Facts []byte
 }
 
 // ImportRequest asks for the translation of one old description.
 type ImportRequest struct {
 	Legacy Legacy
-	// Facts are the facts about one instance of the description. They are empty if there is no instance.
+	// Facts are the facts about one instance of the description, or empty without an instance.
 	Facts []byte
 }
 
@@ -113,8 +112,8 @@ type ImportRequest struct {
 type Imported struct {
 	// Spec is the providerSpec, as JSON with apiVersion and kind.
 	Spec []byte
-	// Credentials are the entries of the Secret that Machinist's class needs, under the keys that the driver expects. Nil
-	// means that the class needs no Secret.
+	// Credentials are the entries of the Secret that Machinist's class needs, under the driver's keys. Nil means that
+	// the class needs no Secret.
 	Credentials map[string][]byte
 	// Findings are what an administrator must know or decide.
 	Findings []Finding
@@ -126,9 +125,9 @@ type FindingLevel string
 const (
 	// FindingBlocker: the migration cannot begin. Imported.Spec contains everything that could be translated.
 	FindingBlocker FindingLevel = "Blocker"
-	// FindingLoss: the migration would lose something of the old system. An administrator must accept it.
+	// FindingLoss: the migration would lose something of the old system. An administrator must accept this.
 	FindingLoss FindingLevel = "Loss"
-	// FindingNote: something will differ after the migration. An administrator does not have to accept it.
+	// FindingNote: something will differ after the migration. An administrator does not have to accept this.
 	FindingNote FindingLevel = "Note"
 )
 
@@ -136,8 +135,8 @@ const (
 const (
 	// FindingUnknownField is the code of a Loss: the driver does not know the field.
 	FindingUnknownField = "UnknownField"
-	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. It no longer
-	// blocks the migration when an override of the converted class adds the missing value and Validate accepts the result.
+	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. An
+	// override of the converted class removes the finding if it adds the value and Validate accepts the result.
 	FindingRequiredField = "RequiredField"
 	// FindingInvalidField is the code of a Blocker: the driver cannot translate the type or the form of the value. An
 	// override can remove the finding, as for FindingRequiredField.
@@ -147,7 +146,8 @@ const (
 // Finding reports a problem or a difference in the translation of one field.
 type Finding struct {
 	Level FindingLevel
-	// Code is the kind of the finding in CamelCase, such as UnknownField. An administrator accepts losses by their codes.
+	// Code is the kind of the finding in CamelCase, such as UnknownField. An administrator accepts losses by their
+	// codes.
 	Code string
 	// Path is the path of the old field, such as spec.providerSpec.value.diskType. A driver returns a path that is
 	// relative to the description.

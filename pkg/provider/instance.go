@@ -12,7 +12,7 @@ import (
 type InstanceState string
 
 const (
-	// StatePending: the cloud has accepted the instance, which has not booted yet.
+	// StatePending: the cloud has accepted the instance, but it has not booted yet.
 	StatePending InstanceState = "Pending"
 	// StateRunning: the instance is powered on. The state does not depend on the node.
 	StateRunning InstanceState = "Running"
@@ -21,7 +21,7 @@ const (
 	// StateTerminating: the instance is being deleted.
 	StateTerminating InstanceState = "Terminating"
 	// StateFailed: the creation failed before the instance ever ran. The instance will never run, but must still be
-	// deleted. If an instance ran before and a later operation on it failed, its state follows from its power state:
+	// deleted. A failed operation on an instance that ran before does not count: its power state determines
 	// StateRunning or StateStopped.
 	StateFailed InstanceState = "Failed"
 )
@@ -29,44 +29,44 @@ const (
 // Instance is an instance as the cloud reports it.
 type Instance struct {
 	// ProviderID is equal, byte for byte, to spec.providerID of the Node. It is a URL such as "azure:///…/vm-1" without
-	// white space, at most 1 KiB long, and never changes. Its last segment, after the last "/", is unique among all
-	// instances of the provider.
+	// white space, has at most 1 KiB, and never changes. The segment after the last "/" is unique among all instances
+	// of the provider.
 	ProviderID string
 	State      InstanceState
 	// StateMessage is the reason for the state, if the cloud reports one. It contains no secrets.
 	StateMessage string
-	// StateCode belongs to StateFailed: it is the code with which Create would have failed for the same reason. It is
-	// empty if the cloud does not report the reason. After ResourceExhausted, Machinist deletes the instance and creates
-	// another one for the same machine. The backoff is the same as after a Create call that failed with this code. After
-	// any other code, or without one, the machine becomes Failed.
+	// StateCode belongs to StateFailed. It is the code with which Create would have failed for the same reason. It is
+	// empty if the cloud does not report the reason. After ResourceExhausted, Machinist deletes the instance and
+	// creates another one for the same machine, with the same backoff as after such a Create call. After any other
+	// code, or without one, the machine becomes Failed.
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
-	// cannot know it. A driver that reports the name in Create must report it in Get too, because a kubelet can join only
-	// under the name that Get reports.
+	// cannot know it. If Create reports the name, Get must report it too, because a kubelet can join only under the
+	// name that Get reports.
 	NodeName string
-	// Addresses are the addresses that the cloud itself assigned or confirmed. Machinist approves serving certificates for
-	// them.
+	// Addresses are the addresses that the cloud itself assigned or confirmed. Machinist approves serving certificates
+	// for them.
 	Addresses []corev1.NodeAddress
-	// GuestAddresses are addresses that only the guest reports, such as through an agent. A guest can report any address,
-	// such as that of an API server. Machinist shows them, and approves serving certificates for them only within the
-	// ranges of --approve-guest-addresses.
+	// GuestAddresses are addresses that only the guest reports, such as through an agent. A guest can report any
+	// address, such as that of an API server. Machinist shows them, but approves serving certificates for them only
+	// within the ranges of --approve-guest-addresses.
 	GuestAddresses []corev1.NodeAddress
 
-	// Type, Region and Zone are the names that the provider uses, at most 256 bytes each.
+	// Type, Region and Zone are the provider's names, with at most 256 bytes each.
 	Type   string
 	Region string
 	Zone   string
-	// LaunchTime is the time at which the cloud accepted the instance. It is zero if the cloud does not report it.
+	// LaunchTime is when the cloud accepted the instance. It is zero if the cloud does not report this.
 	LaunchTime time.Time
 
-	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the tags. A field is empty if its tag is
-	// missing.
+	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the tags. A missing tag leaves its field
+	// empty.
 	ClusterID  string
 	MachineUID types.UID
 	MachineKey string
 
-	// Scope is an opaque locator of at most 1 KiB without secrets. It contains everything that the driver needs, in
-	// addition to ProviderID, to find and delete the instance when the class no longer exists. Machinist records it and
+	// Scope is an opaque locator of at most 1 KiB without secrets. Together with ProviderID, it contains everything
+	// that the driver needs to find and delete the instance when the class no longer exists. Machinist records it and
 	// passes it to later calls.
 	Scope string
 }
@@ -98,17 +98,17 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	return nil
 }
 
-// Leftover is a part of a machine that belongs to no instance, such as a disk, a network interface or an address. Parts
-// are left over if Create was interrupted, or if the instance was deleted without the part.
+// Leftover is a part of a machine without an instance, such as a disk, a network interface or an address. A part is
+// left over after an interrupted Create, or if the instance was deleted without it.
 type Leftover struct {
-	// ID is the cloud's name for the part, and is used for display. It is unique among all parts, the same in every list,
-	// and at most 1 KiB long.
+	// ID is the cloud's name for the part, for display. It is unique among all parts, the same in every list, and has
+	// at most 1 KiB.
 	ID string
-	// LaunchTime is the time at which the part was created. It is zero if the cloud does not report it.
+	// LaunchTime is when the part was created. It is zero if the cloud does not report this.
 	LaunchTime time.Time
 
-	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the part's tags. A field is empty if its tag
-	// is missing.
+	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the part's tags. A missing tag leaves its
+	// field empty.
 	ClusterID  string
 	MachineUID types.UID
 	MachineKey string

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Interrupter is implemented by drivers whose cloud can list, in one call, the instances that it is about to reclaim.
-// Machinist calls Interruptions every few seconds for each scope in which it has machines. Apart from the search for
-// orphans, these are the only calls that a settled fleet causes.
+// Interrupter is implemented by drivers whose cloud lists, in one call, the instances that it is about to reclaim.
+// Machinist calls Interruptions every few seconds for each scope with machines. Except for the search for orphans, a
+// settled fleet causes no other calls.
 //
-// A driver does not need Interrupter if the cloud announces the interruption only to the instance itself, for example
-// through a metadata service. In this case, a termination handler on the node reports the interruption to Machinist.
+// A driver does not need Interrupter if the cloud announces an interruption only to the instance, for example through a
+// metadata service. A termination handler on the node then reports the interruption to Machinist.
 type Interrupter interface {
-	// Interruptions returns the instances, in the scope of the request's credentials and providerSpec, whose interruption
-	// was announced and has not been withdrawn. The result may include instances of other clusters. It should contain the
-	// interruptions of the next minutes: Machinist ignores interruptions in the more distant future.
+	// Interruptions returns the instances whose interruption was announced and not withdrawn, in the scope of the
+	// request's credentials and providerSpec. The result may include instances of other clusters. It should contain the
+	// interruptions of the next minutes. Machinist ignores those in the more distant future.
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 
 // InterruptionsRequest asks which instances the cloud is about to reclaim. Machinist sends one request for all classes
-// for which ListScope returns the same name.
+// with the same ListScope.
 type InterruptionsRequest struct {
 	Class     Class
 	ClusterID string
@@ -29,8 +29,8 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID identifies the instance.
 	ProviderID string
-	// At is the time at which the cloud reclaims the instance. Zero means that the cloud does not report the time;
-	// Machinist then assumes 30 seconds.
+	// At is the time at which the cloud reclaims the instance. Zero means an unknown time. Machinist then assumes 30
+	// seconds.
 	At     time.Time
 	Reason InterruptionReason
 }

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Names of the tags that every instance of Machinist carries in the cloud. If a cloud restricts the form of tag names,
-// the driver may use a different spelling, as long as Create, Get and List use the same one.
+// Names of the tags that every instance of Machinist carries. A driver may spell them differently for a cloud that
+// restricts tag names, if Create, Get and List use the same spelling.
 const (
 	// TagCluster holds the cluster ID of the installation that owns the instance.
 	TagCluster = "machinist-cluster"
@@ -25,11 +25,10 @@ type Machine struct {
 
 // Class describes how an instance is created. It comes from a MachineClass or from the Machine itself.
 type Class struct {
-	// Spec is the providerSpec as raw JSON, exactly as the user wrote it. Treat it as hostile until the driver has parsed
-	// it strictly. It is empty in a GetRequest or DeleteRequest if the class no longer exists.
+	// Spec is the providerSpec as raw JSON, exactly as the user wrote it. Treat it as hostile until the driver has
+	// parsed it strictly. In a GetRequest or DeleteRequest, it is empty if the class no longer exists.
 	Spec []byte
-	// Credentials are the contents of the Secret that the class refers to. They are empty if the class refers to no
-	// Secret.
+	// Credentials are the contents of the class's Secret. They are empty if the class refers to no Secret.
 	Credentials Credentials
 }
 
@@ -62,12 +61,13 @@ type CreateRequest struct {
 	Class   Class
 	// ClusterID identifies the installation. It is also in Tags.
 	ClusterID string
-	// Token makes the request idempotent in the cloud: it is the same for every retry of one attempt, and has the form
+	// Token makes the request idempotent in the cloud. It is the same for every retry of one attempt, and has the form
 	// "<uid>-<attempt>".
 	Token string
 	// Tags must be on the instance from the moment of its creation.
 	Tags map[string]string
-	// UserData is the rendered bootstrap data, byte-identical for every retry of one attempt. It contains secrets.
+	// UserData is the rendered bootstrap data. It is byte-identical for every retry of one attempt. It contains
+	// secrets.
 	UserData Secret
 	// Version is the requested kubelet version, such as "v1.36.3". It is empty if the image determines the version.
 	Version string
@@ -78,7 +78,7 @@ type GetRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If this field is empty, Get finds the instance by the tags for ClusterID and
+	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
 	// Scope is the locator from Instance.Scope. It is empty if no locator was recorded.
@@ -93,8 +93,8 @@ type UpdateRequest struct {
 	ProviderID string
 	Scope      string
 	Version    string
-	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. If an agent on the node
-	// changes the version (UpdateByAgent), the cloud may report a different version.
+	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. After an update by an
+	// agent on the node (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
 	// Drained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
 	// UpdateNeedsDrain while Drained is false.
@@ -113,12 +113,12 @@ const (
 	UpdateNeedsDrain UpdateOutcome = "NeedsDrain"
 	// UpdateNeedsReplacement: only a new instance can satisfy the specification.
 	UpdateNeedsReplacement UpdateOutcome = "NeedsReplacement"
-	// UpdateByAgent: an agent on the node has to install UpdateRequest.Version; everything else matches the specification.
-	// Machinist drains the node, requests the update from the agent and waits for it. Machinist does not call Update again
-	// for this request.
+	// UpdateByAgent: an agent on the node has to install UpdateRequest.Version, and everything else matches the
+	// specification. Machinist drains the node, requests the update from the agent and waits for it. Machinist does not
+	// call Update again for this request.
 	UpdateByAgent UpdateOutcome = "ByAgent"
-	// UpdateRefused: neither a change in place nor a replacement can satisfy the specification. The running instance is
-	// kept as it is.
+	// UpdateRefused: neither a change in place nor a replacement can satisfy the specification. The running instance
+	// stays as it is.
 	UpdateRefused UpdateOutcome = "Refused"
 )
 
@@ -136,7 +136,7 @@ type DeleteRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If this field is empty, Delete finds the instance by the tags for ClusterID and
+	// ProviderID identifies the instance. If it is empty, Delete finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
 	Scope      string
@@ -144,17 +144,17 @@ type DeleteRequest struct {
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone reports whether nothing of the instance is left. If Gone is false, the cloud has accepted the deletion, but has
-	// not completed it yet; Machinist calls Delete again.
+	// Gone reports whether nothing of the instance is left. If Gone is false, the cloud has accepted the deletion but
+	// not completed it. Machinist then calls Delete again.
 	Gone bool
 	// Found reports whether this call found the instance. Found together with Gone means that the cloud deleted the
-	// instance within the call. Gone without Found may come from a read that lags behind. In this case, Machinist confirms
-	// with Get that there is no instance, and waits if the instance was created less than CreateSettle ago.
+	// instance within the call. Gone without Found may come from a read that lags behind. Machinist then confirms with
+	// Get that there is no instance, and waits if the instance was created less than CreateSettle ago.
 	Found bool
-	// Left contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For each
-	// resource that the cloud refuses to delete now, Left also contains the cloud's answer, such as "volume 1a2b: it has
-	// snapshots". Machinist shows Left when a deletion takes minutes. Left may be empty. Repeated calls should return the
-	// same text until something changes.
+	// Left contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For a
+	// resource that the cloud refuses to delete now, Left also contains the cloud's answer, such as "volume 1a2b: it
+	// has snapshots". Machinist shows Left when a deletion takes minutes. Left may be empty. It should stay the same
+	// until something changes.
 	Left string
 }
 
@@ -165,9 +165,9 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former is the identity of the Machine before its control cluster was lost or moved. If the instance carries exactly
-	// the tags of this identity, the new tags replace them. Nil means that Adopt replaces no tags. A user who may write
-	// classes chooses the former cluster, so Adopt accepts it only within the scope of the class: see Adopter.
+	// Former is the identity of the Machine before its control cluster was lost or moved. The new tags replace exactly
+	// the tags of this identity. Nil means that Adopt replaces no tags. A user who may write classes chooses the former
+	// cluster, so Adopt accepts it only within the scope of the class (see Adopter).
 	Former *Identity
 }
 
@@ -187,16 +187,15 @@ func (r AdoptRequest) Replaces(in *Instance) bool {
 type ListRequest struct {
 	Class     Class
 	ClusterID string
-	// Continue is empty for the first page. For each further page, it is ListPage.Continue of the previous page.
+	// Continue is empty for the first page, and ListPage.Continue of the previous page after that.
 	Continue string
 }
 
 // ListPage is one page of instances.
 type ListPage struct {
 	Instances []Instance
-	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver returns the parts that a Delete
-	// call without a provider ID deletes. If the parts of a driver cannot outlive their instance, the driver returns no
-	// leftovers.
+	// Leftovers are parts that carry the cluster's tag and belong to no instance. A Delete call without a provider ID
+	// deletes them. Drivers whose parts cannot outlive their instance return none.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

@@ -10,7 +10,7 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret holds bytes that must not be printed. Formatting or encoding a Secret always produces "[redacted]"; only
+// Secret holds bytes that must not be printed. Formatting or encoding a Secret always produces "[redacted]". Only
 // Reveal returns the content.
 type Secret struct{ data []byte }
 
@@ -50,11 +50,11 @@ func (c Credentials) In(namespace string) Credentials {
 	return c
 }
 
-// Namespace returns the namespace of the Secret. If credentials contain no secret, a driver may use the identity of its
+// Namespace returns the namespace of the Secret. For credentials without a secret, a driver may use the identity of its
 // own process instead. Such a driver decides by the namespace whether it trusts the credentials.
 func (c Credentials) Namespace() string { return c.namespace }
 
-// Get returns the entry with the given key, and whether there is such an entry.
+// Get returns the entry with the given key, and whether it exists.
 func (c Credentials) Get(key string) (Secret, bool) {
 	v, ok := c.data[key]
 	return Secret{data: v}, ok

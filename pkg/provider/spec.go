@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// MaxSpecBytes is the maximum length of a providerSpec. It is far more than any meaningful providerSpec needs.
+// MaxSpecBytes is the maximum length of a providerSpec. Real providerSpecs are far shorter.
 const MaxSpecBytes = 64 << 10
 
-// DecodeSpec decodes a providerSpec into a pointer to a zero struct, which must itself have the fields apiVersion and
-// kind. It returns an InvalidArgument that names the field if the API version or the kind differs, if a field is
-// unknown or repeated, or if a value has the wrong type. Field names are case-sensitive.
+// DecodeSpec decodes a providerSpec into a pointer to a zero struct with the fields apiVersion and kind. It returns an
+// InvalidArgument that names the field for another API version or kind, an unknown or repeated field, or a value of the
+// wrong type. Field names are case-sensitive.
 func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	if len(raw) > MaxSpecBytes {
 		return Errorf(InvalidArgument, "providerSpec is %d bytes long, more than %d", len(raw), MaxSpecBytes)
@@ -23,7 +23,7 @@ func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return Errorf(InvalidArgument, "providerSpec must be an object of kind %s", kind)
 	}
-	// Check apiVersion and kind first: the fields of another kind have another meaning.
+	// Check apiVersion and kind first, because the fields of another kind have another meaning.
 	var header struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -50,13 +50,13 @@ func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	}
 	path := ""
 	if field, ok := errors.AsType[json.FieldError](strict[0]); ok {
-		// A user chose the name of the field, so limit its length: it must not fill the message of a condition.
+		// A user chose the name of the field. A long name must not fill the message of a condition.
 		path = fmt.Sprintf("%.128s", field.FieldPath())
 	}
 	return InvalidField(path, "%s", problem)
 }
 
-// decodeError converts an error of the decoder. It does not include the decoder's message, which may quote a value.
+// decodeError converts an error of the decoder without its message, which may quote a value.
 func decodeError(err error) error {
 	wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err)
 	if !ok {

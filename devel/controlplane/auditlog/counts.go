@@ -36,7 +36,7 @@ func (c Call) String() string {
 	return s
 }
 
-// String returns the numbers in one line, and the writes by call in further lines, the most frequent first.
+// String returns the totals in one line. The writes by call follow in further lines, the most frequent first.
 func (c Counts) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d writes, %d events, %d conflicts, %d failed", c.Writes, c.Events, c.Conflicts, c.Failed)

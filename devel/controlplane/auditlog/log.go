@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Log reads an audit log, starting at a certain position. A Log must not be used concurrently, but several Logs
-// can be opened for the same file.
+// Log reads an audit log from a certain position. A Log must not be used concurrently, but several Logs can read the
+// same file.
 type Log struct {
 	path   string
 	offset int64 // always at the beginning of a line
 }
 
-// Open returns the whole log in a file.
+// Open returns a Log that reads a file from its beginning.
 func Open(path string) (*Log, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
@@ -24,7 +24,7 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark sets the mark to the end of the log, so that later calls ignore the current content.
+// Mark moves the mark to the end of the log. Later calls ignore the current content.
 func (l *Log) Mark() error {
 	end, err := l.lines(func([]byte) error { return nil })
 	if err != nil {
@@ -39,7 +39,7 @@ type Filter struct {
 	// Users are the users whose requests are selected. None means all users.
 	Users []string
 
-	// If Match is set, a request is selected only if Match returns true for it.
+	// Match, if set, selects the requests for which it returns true.
 	Match func(Request) bool
 }
 
@@ -61,8 +61,8 @@ func (l *Log) Requests(f Filter) ([]Request, error) {
 	return requests, err
 }
 
-// Take returns the same requests as Requests, and then sets the mark to the position behind them. So if Take is called
-// repeatedly, it returns each request exactly once.
+// Take returns the same requests as Requests and then moves the mark behind them. Repeated calls return each request
+// exactly once.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request
 	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })
@@ -88,8 +88,8 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines passes each complete line since the mark to the function use, and returns the position behind the last
-// complete line. If the last line does not end with a newline, the API server is still writing it.
+// lines passes each complete line since the mark to the function use, and returns the position behind the last one. The
+// API server is still writing a line without a newline.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// line returns an entry of the log in the format of an API server.
 func line(user, verb, group, resource, subresource string, code int) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete",`+
 		`"requestURI":"/apis/x?fieldManager=m","verb":%q,"user":{"username":%q,"groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],`+
@@ -126,7 +125,7 @@ func TestMarkExcludesEarlierRequests(t *testing.T) {
 	if err := log.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	// If a line was incomplete when the mark was set, it counts as a line after the mark.
+	// A line that was incomplete at the mark counts as a line after the mark.
 	add(t, log.path, write[50:]+write)
 
 	for range 2 { // Count does not move the mark.
@@ -140,7 +139,6 @@ func TestMarkExcludesEarlierRequests(t *testing.T) {
 	}
 }
 
-// If Take is called repeatedly, it must return every request once.
 func TestTakeContinuesWhereItEnded(t *testing.T) {
 	write := line("manager", "create", "", "pods", "", 201)
 	log := open(t, write+write+write[:50])

@@ -30,11 +30,11 @@ type Request struct {
 	// NamespaceEnds means that a create was refused because the namespace is being deleted.
 	NamespaceEnds bool
 	DryRun        bool
-	// Received and Answered are the times of the request and of the answer, by the API server's clock.
+	// Received and Answered are the times of the request and the answer on the API server's clock.
 	Received, Answered time.Time
 }
 
-// entry contains those fields of a log line, an audit.k8s.io/v1 Event, that this package uses.
+// entry contains the fields of an audit.k8s.io/v1 Event that this package uses.
 type entry struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
@@ -61,13 +61,12 @@ type entry struct {
 	Answered    time.Time         `json:"stageTimestamp"`
 }
 
-// start is the text with which every entry of the log begins.
 const start = `{"kind":"Event",`
 
 // parse parses a line. It returns false if the line is not the entry of an answered request.
 //
-// If the API server is killed, the last line may be incomplete, and the next API server appends its first entry to the
-// same line. The incomplete entry belongs to a request that was never answered.
+// A killed API server may leave an incomplete line, to which the next API server appends its first entry. The request
+// of an incomplete entry was never answered.
 func parse(line []byte) (request Request, ok bool, err error) {
 	if i := bytes.LastIndex(line, []byte(start)); i > 0 && !json.Valid(line) {
 		line = line[i:]

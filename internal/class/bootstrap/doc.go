@@ -1,3 +1,3 @@
-// Package bootstrap renders the user data of a machine, and manages the bootstrap token with which its instance joins
+// Package bootstrap renders the user data of machines, and manages the bootstrap tokens with which their instances join
 // the target cluster.
 package bootstrap

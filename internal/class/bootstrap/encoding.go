@@ -10,15 +10,13 @@ import (
 	"unicode/utf16"
 )
 
-// maxDecompressed is the maximum size of user data after decompression. Every cloud has a much lower limit.
+// maxDecompressed is the maximum size of decompressed user data in bytes. Every cloud has a much lower limit.
 const maxDecompressed = 32 << 20
 
-// maxNesting is the maximum depth to which encodings and MIME parts may be nested.
 const maxNesting = 8
 
-// rewriteTexts calls a function for each text in the user data, and replaces the text with the result of the call.
-// To find these texts, it also decodes gzip, base64 with gzip data, and MIME multipart. Encoded data in which no
-// text changes is returned unchanged, byte for byte.
+// rewriteTexts replaces each text in the user data by the result of change. Gzip, gzip in base64, and MIME multipart
+// are decoded. Encoded data without a changed text stays the same, byte for byte.
 func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
@@ -47,8 +45,8 @@ func (d decoder) rewrite(data []byte) ([]byte, error) {
 	return d.change(data)
 }
 
-// rewriteEncoded rewrites decoded data. If the result differs from the decoded data, rewriteEncoded encodes the result,
-// and otherwise it returns the original encoded data.
+// rewriteEncoded rewrites decoded data and encodes the result. If nothing changes, it returns the original encoded
+// data.
 func (d decoder) rewriteEncoded(encoded, decoded []byte, rewrite func([]byte) ([]byte, error),
 	encode func(decoded, like []byte) []byte) ([]byte, error) {
 	changed, err := rewrite(decoded)
@@ -80,8 +78,7 @@ func decompress(data []byte) ([]byte, error) {
 	return decoded, err
 }
 
-// Compress returns user data in gzip. The same data always gives the same result. Data that is already compressed with
-// gzip is returned unchanged.
+// Compress returns user data in gzip, always with the same result. Data in gzip is returned unchanged.
 func Compress(data []byte) []byte {
 	if isGzip(data) {
 		return data
@@ -89,14 +86,13 @@ func Compress(data []byte) []byte {
 	var out bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
-		return data // Cannot happen: the level is a valid constant.
+		return data // This cannot happen, because the level is valid.
 	}
 	_, _ = writer.Write(data) // A bytes.Buffer returns no errors.
 	_ = writer.Close()
 	return out.Bytes()
 }
 
-// gzipInBase64 decodes a base64 text that contains gzip data, and returns this data.
 func gzipInBase64(data []byte) (packed []byte, ok bool) {
 	text := bytes.TrimSpace(data)
 	if !bytes.HasPrefix(text, []byte("H4sI")) {
@@ -106,11 +102,9 @@ func gzipInBase64(data []byte) (packed []byte, ok bool) {
 	return packed, err == nil && isGzip(packed)
 }
 
-// mimeLineLength is the length of base64 lines in MIME.
 const mimeLineLength = 76
 
-// inBase64 encodes data in base64. The function uses the layout of another base64 text: line breaks if this text
-// has line breaks, and the same white space at the end.
+// inBase64 encodes data in base64 with the layout of like: the same line breaks and white space at the end.
 func inBase64(data, like []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	trimmed := bytes.TrimSpace(like)
@@ -130,8 +124,7 @@ func inBase64(data, like []byte) []byte {
 	return out.Bytes()
 }
 
-// isUTF16 reports whether the data starts with the UTF-16 byte order mark, or contains a placeholder that is encoded in
-// UTF-16.
+// isUTF16 reports whether the data has a UTF-16 byte order mark or contains a placeholder in UTF-16.
 func isUTF16(data []byte) bool {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return true

@@ -29,7 +29,6 @@ func gunzip(t *testing.T, data []byte) string {
 	return string(plain)
 }
 
-// mimeLines encodes data in base64 with the line length of MIME.
 func mimeLines(data []byte) string {
 	text, out := base64.StdEncoding.EncodeToString(data), ""
 	for len(text) > mimeLineLength {
@@ -38,7 +37,7 @@ func mimeLines(data []byte) string {
 	return out + text + "\n"
 }
 
-// message returns MIME multipart data in the same format as cloud-init's command make-mime.
+// message returns MIME multipart data as cloud-init's make-mime writes it.
 func message(parts ...string) string {
 	return "Content-Type: multipart/mixed; boundary=\"===1==\"\nMIME-Version: 1.0\n\n--===1==\n" +
 		strings.Join(parts, "\n--===1==\n") + "\n--===1==--\n"
@@ -54,9 +53,8 @@ func TestRenderCompressedAndEncodedUserData(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		template string
-		// decode returns the text that a machine reads from the rendered user data.
-		decode func(out []byte) string
-		want   string
+		decode   func(out []byte) string
+		want     string
 	}{
 		"gzip": {string(packed), func(out []byte) string { return gunzip(t, out) }, rendered(secretTemplate)},
 		"gzip in base64": {base64.StdEncoding.EncodeToString(packed) + "\n", func(out []byte) string {
@@ -102,8 +100,6 @@ func TestRenderCompressedAndEncodedUserData(t *testing.T) {
 	}
 }
 
-// User data without placeholders reaches the machine byte for byte.
-//
 // Rule: encoded-user-data-is-rendered.
 func TestRenderKeepsUserDataWithoutPlaceholders(t *testing.T) {
 	var other bytes.Buffer

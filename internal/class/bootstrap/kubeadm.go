@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// joinConfiguration holds the fields of kubeadm's JoinConfiguration that Machinist sets.
+// joinConfiguration holds the fields that Machinist sets in kubeadm's JoinConfiguration.
 // https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/#kubeadm-k8s-io-v1beta4-JoinConfiguration
 type joinConfiguration struct {
 	APIVersion       string           `json:"apiVersion"`
@@ -39,10 +39,9 @@ type taint struct {
 	Effect string `json:"effect"`
 }
 
-// kubeadmJoinConfig returns the JoinConfiguration in JSON. It is empty if the endpoint, its CA certificate or the token
-// is missing. kubeadm finds the cluster with the ConfigMap cluster-info, which must be signed with the token.
-// kubeadm trusts the cluster if the hash of the public key of the cluster's CA is one of these hashes. The Node
-// gets the taint machinist.dev/uninitialized.
+// kubeadmJoinConfig returns the JoinConfiguration in JSON, or "" if the endpoint, its CA certificate or the token is
+// missing. kubeadm reads the ConfigMap cluster-info, which must be signed with the token, and verifies the cluster's CA
+// by the hash of its public key. The Node gets the taint machinist.dev/uninitialized.
 func (v Values) kubeadmJoinConfig() string {
 	endpoint, err := url.Parse(v.APIEndpoint)
 	hashes := publicKeyHashes(v.CABundle)
@@ -65,8 +64,6 @@ func (v Values) kubeadmJoinConfig() string {
 	return string(config)
 }
 
-// publicKeyHashes returns a hash for each certificate in a PEM bundle: the hash of its public key, in the format of
-// kubeadm.
 func publicKeyHashes(bundle []byte) (hashes []string) {
 	for {
 		var block *pem.Block

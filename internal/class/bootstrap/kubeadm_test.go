@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// authority returns a CA certificate in PEM and the hash of its public key. It computes the hash as described in the
-// documentation of kubeadm.
+// authority returns a CA certificate in PEM and the hash of its public key, computed as kubeadm documents.
 func authority(t *testing.T) (bundle []byte, hash string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

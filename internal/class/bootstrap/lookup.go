@@ -13,33 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// userPrefix is the prefix in the user name of clients that authenticate with a bootstrap token. The rest of the user
-// name is the id of the token.
+// userPrefix precedes the token id in the user name of a client with a bootstrap token.
 const userPrefix = "system:bootstrap:"
 
 var tokenIDForm = regexp.MustCompile(`^[a-z0-9]{6}$`)
 
-// TokenIDOf returns the id of the bootstrap token with which a user authenticated. ok is false if the user did not
-// authenticate with a bootstrap token.
+// TokenIDOf returns the id of the bootstrap token with which a user authenticated. ok is false for other users.
 func TokenIDOf(username string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(username, userPrefix)
 	return id, ok && tokenIDForm.MatchString(id)
 }
 
-// Record describes a bootstrap token of the target cluster. It does not contain the secret half of the token.
+// Record describes a bootstrap token of the target cluster, without its secret half.
 type Record struct {
-	// Owner is the launch attempt for which the token was created, in the form of Attempt.String. It is empty if the token
-	// does not belong to a Machine.
+	// Owner is the launch attempt in the form of Attempt.String, or empty if the token does not belong to a Machine.
 	Owner string
-	// Machine is the Machine that the launch attempt belongs to.
+	// Machine is the Machine of the launch attempt.
 	Machine types.NamespacedName
-	// Expires is when the token expires. It is zero if the token has no valid expiration: Machinist does not create such
-	// tokens.
+	// Expires is when the token expires. It is zero without a valid expiration, which Machinist's tokens always have.
 	Expires time.Time
 }
 
-// Lookup returns the record of the token with the given id. It returns nil if there is no such token, or if clients
-// cannot authenticate with it.
+// Lookup returns the record of the token with the id, or nil if no client can authenticate with such a token.
 func (t Tokens) Lookup(ctx context.Context, id string) (*Record, error) {
 	if !tokenIDForm.MatchString(id) {
 		return nil, nil

@@ -10,18 +10,16 @@ import (
 	"strings"
 )
 
-// piece is a section of MIME multipart data: either a part with its header, or the text between two parts, which is
-// never changed.
+// piece is a part of MIME multipart data with its header, or the text between two parts, which never changes.
 type piece struct {
 	text   []byte
 	isPart bool
 }
 
-// headerForm matches a header line. cloud-init accepts a MIME message only if it starts with such a line.
+// headerForm matches a header line, with which a MIME message for cloud-init must start.
 var headerForm = regexp.MustCompile(`^[A-Za-z][-A-Za-z]*:[ \t]`)
 
-// splitMultipart splits MIME multipart user data into pieces. The concatenated pieces are equal to the data. ok is
-// false if the data is not MIME multipart.
+// splitMultipart splits MIME multipart user data into pieces that add up to the data. ok is false for other data.
 func splitMultipart(data []byte) (pieces []piece, ok bool) {
 	if !headerForm.Match(data) {
 		return nil, false
@@ -67,7 +65,6 @@ func cutHeader(data []byte) (header, body []byte, ok bool) {
 	return nil, nil, false
 }
 
-// headerField returns the value of a header field, including its continuation lines.
 func headerField(header []byte, name string) string {
 	value, found := "", false
 	for line := range strings.SplitSeq(strings.ReplaceAll(string(header), "\r\n", "\n"), "\n") {
@@ -101,7 +98,6 @@ func (d decoder) rewriteParts(pieces []piece) ([]byte, error) {
 	return slices.Concat(out...), nil
 }
 
-// rewritePart rewrites the content of a part, which may be MIME multipart itself.
 func (d decoder) rewritePart(data []byte) ([]byte, error) {
 	if _, nested := splitMultipart(data); nested {
 		return d.rewrite(data)

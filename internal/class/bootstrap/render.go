@@ -28,9 +28,9 @@ func Placeholders() []string {
 		KubeadmJoinConfig}
 }
 
-// placeholder matches only known placeholders, because a script may contain text of a similar form, such as cat
-// <<EOF>>FILE. The second alternative matches URL-encoded placeholders, as in the data URLs of Ignition.
-// Exclamation marks before the name escape the placeholder. Render removes one of them.
+// placeholder matches only known placeholders, because a script may contain similar text such as cat <<EOF>>FILE. The
+// second alternative matches URL-encoded placeholders, as in Ignition's data URLs. Exclamation marks before the name
+// escape a placeholder, and Render removes one of them.
 var placeholder = func() *regexp.Regexp {
 	names := "(" + strings.Join(Placeholders(), "|") + ")"
 	return regexp.MustCompile(`<<(!*)` + names + `>>|%3[Cc]%3[Cc]((?:!|%21)*)` + names + `%3[Ee]%3[Ee]`)
@@ -45,7 +45,7 @@ type Values struct {
 	APIEndpoint string
 	// CABundle is the PEM bundle with which clients verify APIEndpoint.
 	CABundle []byte
-	// BootstrapToken has the form "id.secret". A template needs it only if NeedsToken returns true for the template.
+	// BootstrapToken has the form "id.secret". Templates need it only if NeedsToken returns true.
 	BootstrapToken string
 }
 
@@ -62,10 +62,9 @@ func (v Values) byName() map[string]string {
 	}
 }
 
-// match is an occurrence of a placeholder in a text.
 type match struct {
 	name string
-	// encoded is true if the placeholder is URL-encoded. escaped is true if the placeholder must not be replaced.
+	// encoded means that the placeholder is URL-encoded. escaped means that it must not be replaced.
 	encoded, escaped bool
 }
 
@@ -80,7 +79,7 @@ func NeedsToken(template []byte) bool {
 	return Uses(template, BootstrapToken) || Uses(template, KubeadmJoinConfig)
 }
 
-// Uses reports whether the template contains the placeholder with this name.
+// Uses reports whether the template contains the placeholder.
 func Uses(template []byte, name string) (used bool) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range placeholder.FindAll(text, -1) {
@@ -92,25 +91,23 @@ func Uses(template []byte, name string) (used bool) {
 	return used && err == nil
 }
 
-// Readable returns an error if the template cannot be decoded. Such a template cannot be rendered with any values.
+// Readable returns an error if the template cannot be decoded.
 func Readable(template []byte) error {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
 	return err
 }
 
-// Check returns an error if the template cannot be rendered with the values. The values need not contain a
-// bootstrap token, so that Check can be called before the token is created.
+// Check returns an error if the template cannot be rendered with the values. The bootstrap token may be missing, so
+// Check can run before its creation.
 func Check(template []byte, v Values) error {
 	v.BootstrapToken = "not-created-yet"
 	_, err := Render(template, v)
 	return err
 }
 
-// Render replaces all placeholders of the template. It does not replace placeholders that occur in the values. The
-// value of a URL-encoded placeholder is URL-encoded. If a placeholder is escaped, Render does not replace it, but
-// removes one of its exclamation marks. If a part of the template is compressed or encoded, Render decodes it, replaces
-// its placeholders, and encodes it in the same way. Render returns an error if the template cannot be decoded, or if
-// placeholders have no value. The error names these placeholders.
+// Render replaces all placeholders of the template, but none in the values. Values of URL-encoded placeholders are
+// URL-encoded. An escaped placeholder loses one exclamation mark. Compressed or encoded parts are decoded, rendered and
+// encoded again. The error says why the template cannot be decoded, or names the placeholders without a value.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string
@@ -141,7 +138,6 @@ func Render(template []byte, v Values) ([]byte, error) {
 	return out, nil
 }
 
-// unescaped removes one exclamation mark from a placeholder.
 func unescaped(found []byte) []byte {
 	mark := []byte("!")
 	if !bytes.Contains(found, mark) {
@@ -150,6 +146,5 @@ func unescaped(found []byte) []byte {
 	return bytes.Replace(found, mark, nil, 1)
 }
 
-// urlEncoded encodes a value so that it is valid in a data URL and in a query. It writes a space as %20, because only
-// queries accept +.
+// urlEncoded encodes a value for a data URL or query. A space becomes %20, because only queries accept +.
 func urlEncoded(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// candidate matches text between << and >> that the author may have meant as a placeholder: a name in upper or lower
-// case, which may contain underscores, spaces or hyphens.
+// candidate matches text between << and >> that may be meant as a placeholder.
 var candidate = regexp.MustCompile(
 	`<<[ ]*([A-Za-z][A-Za-z0-9_ -]{0,62}?)[ ]*>>|%3[Cc]%3[Cc]([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// Unknown returns, in sorted order, the parts of the text that look like placeholders but are not placeholders.
+// Unknown returns the sorted parts of the text that look like placeholders but are none.
 func Unknown(text []byte) (unknown []string) {
 	for _, groups := range candidate.FindAllSubmatch(text, -1) {
 		if !placeholder.Match(groups[0]) {
@@ -22,9 +21,8 @@ func Unknown(text []byte) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// Suspicious returns, in sorted order, the parts of the template that are probably misspelled placeholders. A part
-// is considered misspelled if it consists of upper-case letters with an underscore, as all placeholders do, or if
-// it resembles the name of a placeholder. Render leaves these parts in the user data.
+// Suspicious returns the sorted parts of the template that are probably misspelled placeholders: upper case with an
+// underscore, like all placeholders, or similar to one. Render leaves them in the user data.
 func Suspicious(template []byte) (suspicious []string) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range Unknown(text) {
@@ -42,7 +40,7 @@ func Suspicious(template []byte) (suspicious []string) {
 	return slices.Compact(suspicious)
 }
 
-// nameForm matches names that have the same form as the names of all placeholders: upper case with underscores.
+// nameForm matches names in the form of all placeholders: upper case with underscores.
 var nameForm = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
 func resemblesPlaceholder(name string) bool {
@@ -54,7 +52,6 @@ func resemblesPlaceholder(name string) bool {
 	})
 }
 
-// letters returns a name in upper case and without separators.
 func letters(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToUpper(name))
 }

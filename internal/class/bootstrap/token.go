@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// These are the namespace, type and fields of the Secrets in which Kubernetes stores bootstrap tokens. The API server's
-// bootstrap token authenticator reads these fields.
+// These are the namespace, type and fields of Kubernetes' bootstrap token Secrets, which the API server's authenticator
+// reads.
 const (
 	tokenNamespace = metav1.NamespaceSystem
 	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
@@ -33,18 +33,15 @@ const (
 	fieldGroups     = "auth-extra-groups"
 	fieldSigning    = "usage-bootstrap-signing"
 
-	// annotationOwner records the launch attempt for which the token was created, in the form "<uid>-<attempt>".
-	annotationOwner = "machinist.dev/bootstrap-token-owner"
-	// annotationMachine records the namespace/name of that Machine.
+	// annotationOwner records the launch attempt of the token in the form "<uid>-<attempt>".
+	annotationOwner   = "machinist.dev/bootstrap-token-owner"
 	annotationMachine = "machinist.dev/bootstrap-token-machine"
 
-	// Group is the group of clients that authenticate with a machine's bootstrap token, in addition to
-	// system:bootstrappers.
+	// Group is the group of clients with a machine's bootstrap token, in addition to system:bootstrappers.
 	Group = "system:bootstrappers:machinist"
 )
 
-// maxSalt is the highest salt with which the code tries to find an unused token id. There are 36^6 ids. Two
-// collisions in a row are therefore rare, and ten collisions in a row must have another cause.
+// maxSalt limits the search for an unused token id. With 36^6 ids, ten collisions in a row must have another cause.
 const maxSalt = 10
 
 // Attempt identifies one attempt to launch a Machine.
@@ -57,21 +54,18 @@ type Attempt struct {
 // String returns the attempt's idempotency token, "<uid>-<attempt>".
 func (a Attempt) String() string { return fmt.Sprintf("%s-%d", a.UID, a.Number) }
 
-// tokenID derives the public half of the token from the attempt. Therefore, after a crash, a retry finds the token
-// that was created before the crash.
+// tokenID derives the public half of the token from the attempt, so that a retry after a crash finds the token.
 func (a Attempt) tokenID(salt int) string {
 	sum := sha256.Sum256([]byte(a.String() + "/" + strconv.Itoa(salt)))
 	text := new(big.Int).SetBytes(sum[:]).Text(36)
 	return text[:6]
 }
 
-// maxEarlierAttempts is the maximum number of earlier attempts that Follows considers. A limit is needed because
-// the attempt number comes from a status that other clients can write. Kubernetes keeps a certificate signing
-// request for about an hour, so it may name the token of an earlier attempt.
+// maxEarlierAttempts is how many earlier attempts Follows considers, because other clients can write the attempt
+// number. A certificate signing request of an earlier attempt exists for about an hour.
 const maxEarlierAttempts = 100
 
-// Follows reports whether the token id may belong to an earlier attempt to launch the same Machine. It considers
-// the last hundred attempts.
+// Follows reports whether the token id may belong to one of the last hundred attempts to launch the same Machine.
 func (a Attempt) Follows(id string) bool {
 	earlier := a
 	for range min(a.Number-1, maxEarlierAttempts) {
@@ -85,8 +79,7 @@ func (a Attempt) Follows(id string) bool {
 	return false
 }
 
-// Token is a bootstrap token of the target cluster. If a Token is printed, only its id appears, because half of Value
-// is a secret.
+// Token is a bootstrap token of the target cluster. Half of Value is a secret, so a printed Token shows only its id.
 type Token struct {
 	// Value has the form "id.secret".
 	Value   string
@@ -108,25 +101,24 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // LogValue implements slog.LogValuer.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Tokens creates bootstrap tokens in the target cluster, extends their lifetime, and deletes them. Client must not
-// use a cache: no other controller needs the Secrets of tokens, and an outdated read could return an outdated
-// credential.
+// Tokens creates, extends and deletes bootstrap tokens in the target cluster. Client must not use a cache, because it
+// could return an outdated credential.
 type Tokens struct {
 	Client client.Client
-	// Groups lists the groups of clients that authenticate with a token. Such clients also belong to Group.
+	// Groups are the groups of clients with a token, in addition to Group.
 	Groups []string
 }
 
 // Terms are the properties of a new token.
 type Terms struct {
 	Expires time.Time
-	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token. kubeadm join uses the
-	// signature to verify the cluster.
+	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token, so that kubeadm join can
+	// verify the cluster.
 	Signing bool
 }
 
-// Ensure returns the token of the attempt. If there is no token, Ensure creates one with the given terms. It returns an
-// existing token unchanged, even if the token is about to expire.
+// Ensure returns the token of the attempt, or creates it with the given terms. An existing token stays unchanged, even
+// if it expires soon.
 func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -184,10 +176,8 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend sets a new expiration for the token of the attempt, unless the current expiration is not before the
-// parameter early. The parameter early is the earliest acceptable expiration, and until is the new expiration.
-// Extend returns the expiration of the token, or the zero time if there is no token. The token's value does not
-// change, so the copy on the instance stays valid.
+// Extend moves the expiration of the attempt's token to until if it is before early. It returns the token's expiration,
+// or the zero time without a token. The value does not change, so the copy on the instance stays valid.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -200,7 +190,7 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	if secret.Annotations[annotationOwner] != a.String() || !secret.DeletionTimestamp.IsZero() {
 		return time.Time{}, nil
 	}
-	// If the expiration cannot be parsed, the token is extended too.
+	// An invalid expiration is replaced too.
 	ends, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration]))
 	if err == nil && !ends.Before(early) {
 		return ends, nil
@@ -217,14 +207,14 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	return until, nil
 }
 
-// ErrMayNotRead and ErrMayNotMake mean that the API server forbids the client of Tokens to read or create the Secrets
-// of tokens. Errors of Tokens wrap these two errors.
+// ErrMayNotRead and ErrMayNotMake mean that the API server forbids reading or creating the Secrets of tokens. Errors of
+// Tokens wrap them.
 var (
 	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
 	ErrMayNotMake = errors.New("not allowed to create bootstrap tokens")
 )
 
-// Delete deletes the token of the attempt if it exists. It never deletes the token of another attempt.
+// Delete deletes the token of the attempt if it exists. Tokens of other attempts stay.
 func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -237,15 +227,15 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	return nil
 }
 
-// ID returns the public half of the attempt's token. If the token does not exist, or no longer exists, ID returns the
-// id that a new token of the attempt would get. No other token has that id.
+// ID returns the public half of the attempt's token. If the token does not exist, ID returns the id that a new one
+// would get.
 func (t Tokens) ID(ctx context.Context, a Attempt) (string, error) {
 	id, _, err := t.find(ctx, a)
 	return id, err
 }
 
-// find returns the token of the attempt and the token's id. If the token does not exist, find returns nil instead
-// of the token. The id is empty if all possible ids of the attempt are used by other tokens.
+// find returns the token of the attempt and its id. A missing token is nil, with the id for a new one. The id is empty
+// if other tokens use all possible ids.
 func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.PartialObjectMetadata, err error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -253,10 +243,9 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
-			// Ensure tries the salts in order. Therefore, if no token has this salt, Ensure has not created a token
-			// with a later salt. There is one exception: another attempt's token had this salt and has been deleted
-			// since then. In this case, the token with the later salt is not found here, and Kubernetes deletes it
-			// when it expires.
+			// Ensure tries the salts in order, so no later salt is in use. The exception is a token of another attempt
+			// that had this salt and was deleted. In that case, Kubernetes deletes the token with the later salt when
+			// it expires.
 			return id, nil, nil
 		}
 		if apierrors.IsForbidden(err) {
@@ -274,8 +263,8 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 
 var tokenSecretForm = regexp.MustCompile(`^[a-z0-9]{16}$`)
 
-// newSecret returns a new private half of a token. The authenticator requires the form [a-z0-9]{16}, which contains
-// 82 bits of randomness.
+// newSecret returns the private half of a token. The authenticator requires the form [a-z0-9]{16}, with 82 bits of
+// randomness.
 func newSecret() (string, error) {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder

@@ -59,7 +59,7 @@ func TestTokenAuthenticatesOnlyAsBootstrapper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The API server learns about the Secret from a watch.
+	// The API server learns of the Secret by a watch.
 	review := &authenticationv1.SelfSubjectReview{}
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
 		func(ctx context.Context) (bool, error) {
@@ -260,7 +260,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// The number of the attempt is in a status that other clients may write.
+// Other clients may write the number of the attempt.
 //
 // Rule: handwritten-counts-harmless.
 func TestFollowsComparesOnlyLastHundredAttempts(t *testing.T) {

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// valuePlaceholder matches <<VALUES.name>>, both plain and URL-encoded. In an escaped placeholder, it also matches
-// the exclamation marks.
+// valuePlaceholder matches <<VALUES.name>>, plain or URL-encoded, with the exclamation marks of an escaped placeholder.
 var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})>>|` +
 	`%3[Cc]%3[Cc]((?:!|%21)*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// ReplaceValues replaces each placeholder <<VALUES.name>> of a template with the value of this name. The value of a
-// URL-encoded placeholder is URL-encoded. Placeholders in the values are escaped, so that Render does not replace
-// them. ReplaceValues returns an error if a name has no value or the template cannot be decoded.
+// ReplaceValues replaces each placeholder <<VALUES.name>> by its value, which is URL-encoded if the placeholder is.
+// Placeholders in the values are escaped from Render. It returns an error if a value is missing or the template cannot
+// be decoded.
 func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	var missing []string
 	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
@@ -47,8 +46,7 @@ func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	return out, nil
 }
 
-// opening matches the start of a placeholder.
 var opening = regexp.MustCompile(`^(<<|%3[Cc]%3[Cc])`)
 
-// escape adds an exclamation mark to a placeholder. Render removes it again.
+// escape adds an exclamation mark to a placeholder, which Render removes.
 func escape(found string) string { return opening.ReplaceAllString(found, "$1!") }

@@ -27,24 +27,24 @@ import (
 
 // Options configures a Reconciler.
 type Options struct {
-	// Driver is the driver of the provider. Its calls are limited in rate and counted in metrics. The Reconciler
-	// ignores a class if its spec.provider is not the name of the driver.
+	// Driver is the driver of the provider, wrapped by the rate limit and the metrics. Classes with another
+	// spec.provider are ignored.
 	Driver provider.Driver
-	// Client writes MachineClasses, and reads MachineClasses and Machines from the cache. Each read includes the
-	// writes of this process. The cache has the indexes of package index for both kinds.
+	// Client writes MachineClasses, and reads MachineClasses and Machines from a cache with the indexes of package
+	// index. Each read includes the writes of this process.
 	Client client.Client
-	// Live reads and writes the control cluster without a cache. It is used for Secrets, and for the last check before a
-	// finalizer is removed.
+	// Live reads and writes the control cluster without a cache, for Secrets and for the last check before a finalizer
+	// is removed.
 	Live client.Client
 	// Recorder records events on classes.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of classes that are reconciled concurrently. Default 4.
+	// Concurrency is how many classes are reconciled at a time. Defaults to 4.
 	Concurrency int
-	// Metrics counts classes. Nil means no metrics.
+	// Metrics may be nil.
 	Metrics *Metrics
-	// Joins reports what prevents machines from joining. Nil means that there is no cluster that machines join. New
-	// sets its Changed.
+	// Joins reports what prevents machines from joining. Nil means that there is no target cluster. New sets its
+	// Changed.
 	Joins *preflight.Monitor
 }
 
@@ -54,8 +54,7 @@ type Reconciler struct {
 	resolver resolve.Resolver
 	state    *state
 	writes   *wiring.OwnWrites
-	// trigger enqueues all classes if the findings of Joins have changed.
-	trigger queueing.Trigger
+	trigger  queueing.Trigger
 }
 
 // New returns a Reconciler.
@@ -71,7 +70,6 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// joinsChanged enqueues all classes of the provider.
 func (r *Reconciler) joinsChanged(ctx context.Context) {
 	classes := &v1beta1.MachineClassList{}
 	if err := r.Client.List(ctx, classes); err != nil {
@@ -84,7 +82,7 @@ func (r *Reconciler) joinsChanged(ctx context.Context) {
 	}
 }
 
-// Reconcile makes one pass over a class.
+// Reconcile runs one pass over a class.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	class := &v1beta1.MachineClass{}
@@ -110,8 +108,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
 }
 
-// serve protects a class that is in use, and reports in its status whether the provider can create instances from it.
-// It returns the time until the next check. Zero means that only an event triggers the next check.
+// serve protects a class that is in use and validates it. It returns the time until the next check, or zero if only an
+// event triggers it.
 func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if err := r.hold(ctx, class); err != nil {
 		return 0, err
@@ -134,12 +132,10 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
 }
 
-// configMapsEvery is the time after which the ConfigMaps of a class are read again. They are not watched, because the
-// provider may have permission to read only single ConfigMaps.
+// configMapsEvery is how often the ConfigMaps of a class are read. They are not watched, because the provider may be
+// permitted to read only single ConfigMaps.
 const configMapsEvery = 5 * time.Minute
 
-// configMapsAfter returns the time until the ConfigMaps of a class must be read again, or zero if the class refers to
-// no ConfigMap.
 func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	if slices.ContainsFunc(class.Spec.Values, func(v v1beta1.UserDataValue) bool {
 		return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil
@@ -157,7 +153,6 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// report writes the validation into the status if it differs from the status.
 func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
 	before := class.Status.DeepCopy()

@@ -25,7 +25,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver that returns the answers that a test has set. It counts the calls of Capacity.
 type scripted struct {
 	provider.Driver
 	name string
@@ -37,7 +36,6 @@ type scripted struct {
 	account       func() string
 }
 
-// Account implements provider.Accounter.
 func (s *scripted) Account(provider.Class) (string, error) {
 	if s.account == nil {
 		return "", nil
@@ -72,14 +70,13 @@ func (s *scripted) calls() int {
 	return s.capacityCalls
 }
 
-// set changes the driver's answers.
 func (s *scripted) set(change func(*scripted)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
 }
 
-// bench is a Reconciler on fake clients. A test can make the contents of the cache and the API server differ.
+// bench is a Reconciler on fake clients, whose cache and API server may differ.
 type bench struct {
 	*testing.T
 	*Reconciler
@@ -87,8 +84,7 @@ type bench struct {
 	events *events.FakeRecorder
 	cached client.Client
 	live   client.Client
-	// writes counts the successful writes of the client that reads from the cache. The Reconciler writes classes with this
-	// client.
+	// writes counts successful writes of the caching client, with which the Reconciler writes classes.
 	writes int
 }
 
@@ -243,8 +239,8 @@ func TestTemporaryFailureIsRetriedAfterTheRequestedTime(t *testing.T) {
 	}
 }
 
-// Rule class-validated-on-change: the cloud may accept a class later, for example after an image is published or a
-// policy is removed. In these cases the class itself does not change.
+// Rule class-validated-on-change: a change in the cloud, such as a published image, may make a class valid without a
+// change of the class.
 func TestRejectionByTheCloudIsRetriedSlowly(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, provider.Errorf(provider.FailedPrecondition, "there is no such image")
@@ -267,7 +263,7 @@ func TestRejectionByTheCloudIsRetriedSlowly(t *testing.T) {
 	}
 }
 
-// Rule class-validated-on-change: if the driver itself rejects a class, the result is the same until the class changes.
+// Rule class-validated-on-change: the driver's own rejection does not change until the class does.
 func TestRejectionByTheDriverIsNotRetried(t *testing.T) {
 	driver := &scripted{name: "sim", validate: func(provider.Class) error {
 		return provider.InvalidField("disk.sizeGiB", "must be at least 30")
@@ -296,7 +292,7 @@ func TestNewClassWithTheSameNameIsValidatedAgain(t *testing.T) {
 	}
 }
 
-// The API server has a Machine that is not in the cache yet.
+// The cache lacks a Machine.
 //
 // Rule: class-and-secret-protected.
 func TestStaleCacheDoesNotReleaseAClass(t *testing.T) {
@@ -329,7 +325,6 @@ func TestUnusedClassKeepsItsFinalizerUntilItsDeletion(t *testing.T) {
 	}
 }
 
-// inlineMachine returns a Machine with an inline specification and the same credentials as testClass.
 func inlineMachine(name string) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	m.Spec.Provider, m.Spec.CredentialsRef = "sim", testClass().Spec.CredentialsRef

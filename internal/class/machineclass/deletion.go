@@ -14,24 +14,19 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportEvery is the minimum time between two writes of the number of Machines that hold a class. If the reason
-// changes, the number is written immediately.
+// reportEvery is the minimum time between writes of the number of Machines that hold a class. A new reason is written
+// immediately.
 const reportEvery = 30 * time.Second
 
-// usersPage is the page size of lists without a cache.
 const usersPage = 500
 
-// holders counts the Machines that refer to a class that is being deleted. It has a counter for each effect that a
-// Machine can have on the deletion of the class.
+// holders counts the Machines of a class that is being deleted, by their effect on the deletion.
 type holders struct {
-	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. An undecided
-	// Machine may have requested an instance, because its status does not state that no instance was requested.
-	// Machines of these three kinds hold the class, which means that they prevent its deletion.
+	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. undecided
+	// Machines may have requested an instance. All three prevent the deletion of the class.
 	staying, leaving, undecided int
-	// released Machines do not hold the class, because no instance was requested for them.
-	released int
-	// first is the name of the first Machine that holds the class, in alphabetical order.
-	first string
+	released                    int
+	first                       string
 }
 
 func (h *holders) count(m *v1beta1.Machine) {
@@ -51,22 +46,19 @@ func (h *holders) count(m *v1beta1.Machine) {
 	}
 }
 
-// holding returns how many Machines hold the class.
 func (h *holders) holding() int { return h.staying + h.leaving + h.undecided }
 
-// deletion is the decision about a class that is being deleted.
 type deletion struct {
-	// reason is the reason of the condition Deleting. While the reason is InUse, the class still serves its
-	// Machines.
+	// reason is the reason of the condition Deleting. With InUse, the class still serves its Machines.
 	reason  string
 	message string
-	// recheckAfter is the time after which the reason may change without an event. Zero means that it cannot.
+	// recheckAfter is when the reason may change without an event. Zero means never.
 	recheckAfter time.Duration
 }
 
-// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. If one of
-// the Machines has an instance and is not being deleted, the class cannot be deleted yet, and continues to serve all of
-// them. Otherwise the class stops serving, because a Machine that waits for an instance would hold the class forever.
+// decideDeletion decides whether a class that is being deleted still serves its Machines. If a Machine has an instance
+// and is not being deleted, the class continues to serve all of them. Otherwise it stops serving, because a Machine
+// that waits for an instance would hold it forever.
 func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) deletion {
 	waits := ""
 	if n := h.holding(); n > 0 {
@@ -86,7 +78,6 @@ func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) delet
 		"an instance wait for a new class with this name."), 0}
 }
 
-// describe returns a text with the number of Machines that hold the class, and the name of the first of them.
 func (h *holders) describe() (out []string) {
 	for _, kind := range []struct {
 		number int
@@ -110,11 +101,9 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
 // until the next check.
 //
-// Before the last check of the Machines, release reports in the status that the class no longer serves. A launch
-// does the opposite: A launch works in the opposite order: it first changes the status of the Machine in the API
-// server so that the Machine holds the class again, and then reads from the API server whether the class serves.
-// Therefore, either the last check finds that the Machine holds the class, or the launch finds that the class no
-// longer serves.
+// release first writes to the status that the class no longer serves, and then checks the Machines for the last time. A
+// launch works in the opposite order: it first makes the Machine hold the class, and then reads whether the class
+// serves. So either the check finds the Machine, or the launch finds that the class does not serve.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -151,7 +140,6 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	return decision.recheckAfter, r.reportDeletion(ctx, class, decision, now)
 }
 
-// earlier returns the shorter of two durations. Zero means no wait.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -159,7 +147,6 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// reportDeletion writes the decision into the status. Each new reason causes one event.
 func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineClass, d deletion, now time.Time) error {
 	key := client.ObjectKeyFromObject(class)
 	known := r.state.of(key)
@@ -175,9 +162,8 @@ func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineC
 	return nil
 }
 
-// liveHolders counts, without the cache, the Machines that refer to the class. The cache may be outdated by any
-// amount of time, so the cache alone is never a reason to remove a finalizer. The cost is one list whenever the
-// cache contains no more Machines that hold the class.
+// liveHolders counts the Machines of the class at the API server. A cache may be outdated, so it is never enough to
+// remove a finalizer. This costs one list when the cache shows no more holders.
 func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {

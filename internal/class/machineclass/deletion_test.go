@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// A deployment was deleted together with its class, and both were applied again. The old machines are being deleted,
-// and the new machines wait for the new class.
+// A deployment and its class were deleted and applied again. Old machines are being deleted, and new ones wait for the
+// new class.
 //
 // Rule: class-deletion-is-decided.
 func TestWaitingMachinesDoNotHoldADeletedClass(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWaitingMachinesDoNotHoldADeletedClass(t *testing.T) {
 	}
 }
 
-// A GitOps tool pruned the class of a fleet and the commit is reverted, or an administrator deleted the class.
+// The class of a running fleet was deleted, for example by a GitOps tool or an administrator.
 //
 // Rule: class-deletion-is-decided.
 func TestDeletedClassServesMachinesThatStay(t *testing.T) {
@@ -47,8 +47,6 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	if !resolve.Serves(b.class()) {
 		t.Error("no instance would be created from the class")
 	}
-	// The only machine with an instance is deleted before the other machine has requested an instance. Then no machine has
-	// an instance.
 	b.deleteMachine("m")
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "replacement")
@@ -57,9 +55,8 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	}
 }
 
-// First, the class reports in its status that it no longer serves Machines. After that, the Machines are checked for
-// the last time. If a Machine is launched at that moment, either the check finds the Machine, or the launch finds the
-// new status.
+// The class reports that it no longer serves before the last check of its Machines. A launch at that moment is noticed
+// by one of the two.
 //
 // Rule: class-deletion-is-decided.
 func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {
@@ -117,7 +114,7 @@ func withInstance(name string) *v1beta1.Machine {
 	return m
 }
 
-// releasesClass returns the condition that a launch sets if the class of the Machine no longer serves.
+// releasesClass returns the condition that a launch sets if the class no longer serves.
 func releasesClass() metav1.Condition {
 	return metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonClassDeleting, Message: "m"}

@@ -1,8 +1,6 @@
-// Package machineclass reconciles the MachineClasses of one provider. In the status of each class, it reports whether
-// the provider can create instances from the class, and which resources the Nodes of these instances will have. It also
-// protects objects that are in use: a class cannot be deleted while a Machine uses it, and a Secret cannot be deleted
-// while a class refers to it.
+// Package machineclass reconciles the MachineClasses of one provider. The status of a class reports whether the
+// provider can create instances from it, and which resources their Nodes will have. The package also protects objects
+// in use: a class while a Machine uses it, and a Secret while a class refers to it.
 //
-// The controller calls the cloud only if a class is new, if its Secret has changed, or if an earlier call failed
-// with an error that may be temporary.
+// The cloud is called only for a new class, after a change of its Secret, or after a temporary error.
 package machineclass

@@ -39,7 +39,7 @@ func TestValidClassReportsItsCapacity(t *testing.T) {
 		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation,
 			class.Finalizers)
 	}
-	// The hint is for the autoscaler, so a change of the hint does not cause another call of the provider.
+	// The hint is for the autoscaler and needs no call of the provider.
 	w.patchClass("c", `{"spec":{"capacity":{"resources":{"cpu":"8"}}}}`)
 	w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
 		return c.Status.ObservedGeneration == class.Generation+1
@@ -83,7 +83,7 @@ func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "providerSpec.disk.sizeGiB") {
 		t.Errorf("message %q does not name the field", m)
 	}
-	// Each patch causes a pass. When the second patch has been observed, the pass of the first patch has ended.
+	// Each patch causes a pass. When the second patch is observed, the first pass has ended.
 	for i := range 2 {
 		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
 		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
@@ -204,7 +204,7 @@ func TestMachineWithAnotherClassReleasesTheOldOne(t *testing.T) {
 
 func TestRemovedFinalizerIsAddedAgain(t *testing.T) {
 	w := newWorld(t)
-	// The class refers to no Secrets, because events of Secrets would trigger the class too.
+	// The class has no Secrets, because their events would trigger it too.
 	w.createClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
 	w.createMachine("m", "c")
@@ -290,7 +290,7 @@ func TestClassesOfOtherProvidersAreIgnoredAndTheirSecretsStayProtected(t *testin
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to be gone", isGone)
 
-	// Creating and deleting a second class shows that the deletion of the first one was processed.
+	// When a second class is gone, the deletion of the first was processed.
 	w.createSecret("last", "token", "t")
 	w.createClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
 	w.awaitSecret("last", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
@@ -316,7 +316,7 @@ func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
 	w.createMachine("m", "c")
 	w.awaitClass("c", "to be protected", isProtected)
 	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
-	// Delete the objects in the worst order. The namespace controller may choose this order too.
+	// Delete in the worst order, which the namespace controller may choose too.
 	for _, o := range []client.Object{&corev1.Secret{}, &v1beta1.MachineClass{}, &v1beta1.Machine{}} {
 		if err := w.DeleteAllOf(t.Context(), o, client.InNamespace(w.ns)); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -329,8 +329,8 @@ func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
 	w.awaitClass("c", "to be gone", isGone)
 }
 
-// A class may name any Secret of its namespace, even one that belongs to another application. Machinist does not read
-// such a Secret, and does not add a finalizer to it, until the Secret has the label that allows the use.
+// A class may name any Secret of its namespace, even one of another application. Without the label for its use, the
+// Secret is neither read nor changed.
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestSecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {

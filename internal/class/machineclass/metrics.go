@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of the classes of one provider. A nil *Metrics has none.
+// Metrics are the metrics of the classes of one provider. A nil *Metrics does nothing.
 type Metrics struct{ classes *objectmetrics.Collector }
 
-// NewMetrics registers the metrics. They are computed from the cache whenever they are collected.
+// NewMetrics registers the metrics, which each scrape computes from the cache.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	ready := prometheus.NewDesc("machinist_class_ready",
 		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While it is 0, no instance is created from the class.",
@@ -46,7 +46,6 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead starts the export of the metrics. It is called when this process has begun to reconcile classes.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.classes.Lead()

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// hold adds the finalizer to a class that a Machine uses. The finalizer stays until the class is deleted. An earlier
-// removal could happen at the moment when a new Machine begins to use the class.
+// hold adds the finalizer to a class that a Machine uses. It stays until the class is deleted, because a new Machine
+// could use the class at the moment of an earlier removal.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
 	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return nil
@@ -24,14 +24,13 @@ func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) erro
 	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
 }
 
-// users returns the number of Machines in the cache that use the class.
 func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) (int, error) {
 	machines, err := r.machines(ctx, class, options...)
 	return len(machines), err
 }
 
-// machines lists the Machines in the cache that use the class. The caller must not modify them.
+// machines lists the cached Machines of the class. The caller must not change them.
 func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) ([]v1beta1.Machine, error) {
 	machines := &v1beta1.MachineList{}
@@ -43,8 +42,7 @@ func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	return machines.Items, nil
 }
 
-// patchFinalizer changes the finalizers. It fails with a conflict if another client has changed the class in the
-// meantime.
+// patchFinalizer changes the finalizers. It fails if another client has changed the class meanwhile.
 func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass,
 	change func(client.Object, string) bool) error {
 	before := class.DeepCopy()

@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// secretKeeper keeps the finalizer on the Secrets to which classes, and Machines with inline specifications, refer.
-// It reconciles Secrets, so that it finds both new Secrets and Secrets to which no object refers any more.
+// secretKeeper keeps the finalizer on Secrets that classes or inline Machines use. It reconciles Secrets, so it finds
+// new Secrets as well as unused ones.
 type secretKeeper struct{ Options }
 
-// Reconcile makes one pass over a Secret. It reads only the metadata.
+// Reconcile runs one pass over a Secret, of which only the metadata is read.
 func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -30,7 +30,7 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 		switch {
 		case apierrors.IsNotFound(err):
 			return reconcile.Result{}, nil
-		case apierrors.IsForbidden(err): // The classes that refer to the Secret report this in their status.
+		case apierrors.IsForbidden(err): // The classes of the Secret report this.
 			return reconcile.Result{RequeueAfter: resolve.ForbiddenRetry}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read the metadata of Secret %s: %w", req, err)
@@ -42,9 +42,8 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// keep adds the finalizer if a class or Machine of this provider refers to the Secret and the Secret is labelled for
-// use. It removes the finalizer if no class or Machine of any provider refers to the Secret. If several providers share
-// a Secret, the last one removes the finalizer.
+// keep adds the finalizer if an object of this provider uses the Secret and its label allows that. It removes the
+// finalizer if no object of any provider uses the Secret.
 func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMetadata) error {
 	users, err := usersOf(ctx, k.Client, secret, k.Driver.Name())
 	if err != nil {
@@ -69,7 +68,6 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	return nil
 }
 
-// liveReference reports, without using the cache, whether a class or a Machine refers to the Secret.
 func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) (bool, error) {
 	classes := &v1beta1.MachineClassList{}
 	if err := k.Live.List(ctx, classes, client.InNamespace(secret.GetNamespace())); err != nil {
@@ -97,11 +95,8 @@ func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) 
 	}
 }
 
-// users describes which objects refer to a Secret. any means that a class or a Machine of any provider refers to it,
-// and own means that a class or a Machine of this provider refers to it.
 type users struct{ any, own bool }
 
-// usersOf returns the users of a Secret, from a cache.
 func usersOf(ctx context.Context, cache client.Reader, secret client.Object, provider string) (u users, err error) {
 	classes, err := resolve.ClassesOfSecret(ctx, cache, secret)
 	if err != nil {
@@ -124,8 +119,7 @@ func usersOf(ctx context.Context, cache client.Reader, secret client.Object, pro
 	return u, nil
 }
 
-// inlineSecrets returns the names of the Secrets to which a Machine with an inline specification refers. The Secrets to
-// which a class refers are protected by the class itself.
+// inlineSecrets returns the Secrets of a Machine with an inline spec. Classes protect their own Secrets.
 func inlineSecrets(o client.Object) (names []string) {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

@@ -7,23 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is everything that a Reconciler keeps in memory between passes. If the state is lost in a restart, each
-// class costs one call to the provider.
+// state is what a Reconciler remembers between passes. A restart costs one call to the provider for each class.
 type state struct {
 	mu      sync.Mutex
 	classes map[types.NamespacedName]classState
 }
 
-// classState is the state of one class.
 type classState struct {
-	// fingerprint identifies the inputs of the last validation.
 	fingerprint string
 	validation  validation
-	// failures is the number of consecutive temporary failures. retryAt is the time of the next attempt. Zero means that
-	// there is none.
-	failures int
-	retryAt  time.Time
-	// reportedAt is when the number of Machines that hold the class was last written.
+	// failures counts consecutive temporary failures. retryAt is the next attempt, or zero.
+	failures   int
+	retryAt    time.Time
 	reportedAt time.Time
 }
 

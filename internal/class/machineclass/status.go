@@ -14,17 +14,15 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// transition describes how a validation differs from the previous validation.
 type transition int
 
 const (
-	// same means that the validation did not change, or that it is the first one and the class is valid.
+	// same means no change, or a first validation without a problem.
 	same transition = iota
 	better
 	worse
 )
 
-// statusOf returns the new status of a class after a validation. It is equal to the old status if nothing has changed.
 func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1.MachineClassStatus, transition) {
 	status := *class.Status.DeepCopy()
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
@@ -45,8 +43,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			change = better
 		}
 	case v.code != "" && strings.HasPrefix(old.Message, string(v.code)+":"):
-		// The failure is the same as before. Do not write the status if only the text differs, for example in the
-		// ID of a request.
+		// Do not write the status if only the text of the same failure differs, for example by the ID of a request.
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
@@ -73,14 +70,14 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			Zone:            v.capacity.Zone,
 		}
 	case v.reason == v1beta1.ReasonInvalidProviderSpec:
-		// A Node of this class cannot exist. Every other failure may be temporary, so earlier results remain valid.
+		// Nodes of this class cannot exist. Other failures may be temporary, so earlier results stay valid.
 		status.Capacity, status.NodeInfo = nil, nil
 	}
 	return status, change
 }
 
-// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. A class that is
-// being deleted is not Ready, even if it still serves its Machines.
+// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is
+// not Ready, even if it still serves its Machines.
 func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (status v1beta1.MachineClassStatus,
 	isNew bool) {
 	status = *class.Status.DeepCopy()
@@ -97,8 +94,8 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 	return status, isNew
 }
 
-// joinBlocked returns the reason and the message of the condition JoinBlocked for the findings. The reason is the
-// reason of the first finding, and the message contains all findings. Both are empty if there is no finding.
+// joinBlocked returns the condition JoinBlocked: the reason of the first finding, and a message with all findings. Both
+// are empty without findings.
 func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	var messages []string
 	for _, f := range findings {
@@ -107,7 +104,6 @@ func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	return reason, strings.Join(messages, " ")
 }
 
-// warn sets a condition of a class if there is a message, and removes the condition otherwise.
 func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
 	if message != "" {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,

@@ -31,7 +31,6 @@ func failing(reason string, code provider.Code, message string) validation {
 	return refused(reason, &provider.Error{Code: code, Message: message})
 }
 
-// classWith returns a class whose status follows from the validations, in this order.
 func classWith(validations ...validation) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	for _, v := range validations {
@@ -167,7 +166,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// No event tells the process that it is permitted to read a Secret, so it reads the Secret again after some time.
+// No event reports a new permission, so the Secret is read again after some time.
 func TestForbiddenInputIsReadAgain(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
 		_, retry, err := missing(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// withUserData returns a bench whose class has the given user data.
 func withUserData(t *testing.T, template string, machines ...*v1beta1.Machine) *bench {
 	t.Helper()
 	class := testClass()
@@ -57,7 +56,7 @@ func TestMisspeltPlaceholderIsAWarningOfTheClass(t *testing.T) {
 	}
 }
 
-// The warning repeats text of the user data, and must not become too long for a status.
+// The warning repeats user data and must fit into a status.
 func TestManyMisspeltPlaceholdersResultInAShortWarning(t *testing.T) {
 	var template strings.Builder
 	for i := range 5000 {
@@ -97,7 +96,7 @@ func TestPlaceholderWithoutAValueMakesTheClassNotReady(t *testing.T) {
 	}
 }
 
-// ofDeployment returns a Machine of the deployment web whose instance was created from a template.
+// ofDeployment returns a Machine of the deployment web whose instance was created from the template.
 func ofDeployment(name, template string) *v1beta1.Machine {
 	m := withInstance(name)
 	m.Labels = map[string]string{v1beta1.LabelMachineDeployment: "web"}
@@ -141,7 +140,7 @@ func TestMachinesWithOtherUserDataAreCounted(t *testing.T) {
 	}
 }
 
-// The hash is public. It must be so short that it cannot be used to test guesses of a secret in the template.
+// The hash is public, so it must be too short to test guesses of a secret in the template.
 //
 // Rule: changed-user-data-is-told.
 func TestHashOfUserDataIsShort(t *testing.T) {
@@ -173,7 +172,7 @@ func TestMachinesInAnotherAccountAreCounted(t *testing.T) {
 	b.reconcile()
 	c := b.condition(v1beta1.ConditionAccountChanged)
 	if c == nil || c.Reason != v1beta1.ReasonMachinesDiffer || b.eventCount() != 1 ||
-		!strings.HasPrefix(c.Message, `2 of 2 machines were created in another account than "two", which the credentials in Secret`) {
+		!strings.HasPrefix(c.Message, `2 of 2 machines were created in another account than "two", to which`) {
 		t.Errorf("%d events, the condition is %+v", b.eventCount(), c)
 	}
 	account = "one"
@@ -217,8 +216,6 @@ func TestFirstDeviatingNodeIsAWarningOfTheClass(t *testing.T) {
 	}
 }
 
-// A write of a machine triggers its class only if it changes something that affects the status of the class.
-//
 // Rules: changed-user-data-is-told, broken-promise-of-user-data-is-told.
 func TestChangesOfAMachineThatTriggerItsClass(t *testing.T) {
 	before := ofDeployment("m", "first")

@@ -19,29 +19,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// validation is the result of the checks of a class.
 type validation struct {
-	// reason and message are used in the condition Ready. The condition is True only if the reason is Valid.
+	// reason and message are those of the condition Ready, which is True only for Valid.
 	reason  string
 	message string
-	// code is the code of the driver's error.
-	code provider.Code
-	// capacity is the capacity that the provider returned. It is nil if the provider was not called or returned an error.
+	code    provider.Code
+	// capacity is the provider's answer, or nil without a successful call.
 	capacity *provider.Capacity
-	// userData describes the user data. It is nil if the user data could not be read.
+	// userData is nil if the user data could not be read.
 	userData *userData
-	// account describes the cloud account of the credentials. It is nil if the credentials could not be read.
-	account *account
-	// joins contains the findings about problems that prevent machines from joining.
-	joins []preflight.Finding
+	account  *account
+	joins    []preflight.Finding
 }
 
 func valid(c provider.Capacity) validation {
 	return validation{reason: v1beta1.ReasonValid, message: "The provider can create instances of this class.", capacity: &c}
 }
 
-// validate returns the validation of a class. It calls the cloud only if the answer may have changed. It also returns
-// the time until the next call. Zero means that the result does not change until the class or a Secret changes.
+// validate returns the validation of a class and the time until the next call. Zero means that only a change of the
+// class or a Secret matters. The cloud is called only if its answer may have changed.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
@@ -52,8 +48,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 		return missing(err)
 	}
 	if inputs.Credentials = credentials; !credentials.Empty() {
-		// The driver accepted the specification without the credentials. Therefore this error is about the
-		// credentials.
+		// The driver accepted the spec before, so this error is about the credentials.
 		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
@@ -74,7 +69,6 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 	return v, enqueue, err
 }
 
-// capacity calls the provider's Capacity, unless the state already contains the answer for the same inputs.
 func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
 	time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
@@ -107,16 +101,15 @@ func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, 
 	return known.validation, wait, nil
 }
 
-// validationOf converts the driver's answer into a validation. retry is true if another call may have another result.
+// validationOf converts the driver's answer. retry means that another call may have another result.
 func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v validation, retry bool) {
 	code := provider.CodeOf(err)
 	switch {
 	case code == provider.OK, code == provider.Unimplemented:
-		// If the driver does not know the capacity, the hints in the class apply.
+		// If the driver does not know the capacity, the class's hints apply.
 		return valid(capacity), false
 	case code.Terminal():
-		// The driver accepted the specification in Validate, so this error comes from the cloud. An administrator may fix the
-		// cause in the cloud.
+		// Validate accepted the spec, so the cloud refused it. An administrator may fix the cause there.
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
@@ -135,7 +128,7 @@ func refused(reason string, err error) validation {
 	return validation{reason: reason, message: message, code: provider.CodeOf(err)}
 }
 
-// missing converts an error of the resolver into a validation. It returns other errors unchanged.
+// missing converts an error of the resolver into a validation. Other errors are returned unchanged.
 func missing(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
 		var retry time.Duration
@@ -147,8 +140,7 @@ func missing(err error) (validation, time.Duration, error) {
 	return validation{}, 0, err
 }
 
-// fingerprintOf returns a hash of all inputs that can change the provider's answer. The hash is stored only in memory.
-// The state contains a hash instead of the inputs, so that it contains no secrets.
+// fingerprintOf returns a hash of all inputs of the provider's answer. A hash keeps secrets out of the state.
 func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	h := sha256.New()
 	part := func(data []byte) {
@@ -165,10 +157,9 @@ func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// backoff returns how long to wait after the given number of consecutive failures, which is at least 1. The wait
-// grows exponentially. A random part of up to a quarter is added, so that classes that failed at the same time are
-// not retried at the same time. The wait is never shorter than the cloud requested. After the cloud has refused the
-// credentials, the wait is longer, because a change of the Secret ends the wait early.
+// backoff returns how long to wait after at least one failure, in exponential steps plus up to a quarter. The random
+// part spreads classes that failed together. The wait is at least what the cloud requested. Refused credentials wait
+// longer, because a change of the Secret ends the wait.
 func backoff(code provider.Code, failures int, retryAfter time.Duration, seed string) time.Duration {
 	first, most := time.Second, 5*time.Minute
 	switch code {

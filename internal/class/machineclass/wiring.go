@@ -32,10 +32,9 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Wiring returns the controllers of classes and of their Secrets, with the events that trigger them.
+// Wiring returns the controllers of classes and Secrets with their events.
 //
-// The event handlers read other objects from the given cache. Unlike other reads, these reads do not wait for this
-// process's own writes, because such waits would delay all events.
+// Event handlers read from the given cache without waiting for this process's own writes, which would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := mapper{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
@@ -57,15 +56,13 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	}}
 }
 
-// mapper maps events to the objects to reconcile.
 type mapper struct {
 	cache    client.Reader
 	provider string
 }
 
-// classChanged accepts changes that users make, and the removal of the finalizer by another client. If the previous
-// process wrote a status and the cache of this process receives the status only now, the write counts as a write of
-// another client (see wiring.OwnWrites).
+// classChanged accepts changes by users and the removal of the finalizer. A status write of the previous process that
+// arrives late counts as a change by another client (see wiring.OwnWrites).
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -76,8 +73,8 @@ func classChanged() predicate.Predicate {
 	}}
 }
 
-// gatherDelay is the time for which deletions of Machines are collected before their class is checked. Without this
-// delay, a class with thousands of Machines would be checked after each deletion.
+// gatherDelay is how long deletions of Machines are collected before their class is checked. Otherwise a class with
+// thousands of Machines would be checked after each deletion.
 const gatherDelay = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -88,8 +85,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //   - the class is being deleted, and a Machine is deleted, or begins or ceases to hold the class;
 //   - the Node or the user data of a Machine changes what the class reports.
 //
-// The handler does not trigger a class for any other event of a Machine. To handle such an event, at most one read
-// from the cache is needed.
+// Other events cost at most one read from the cache.
 func (c mapper) machineEvents() handler.EventHandler {
 	created := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
@@ -130,8 +126,6 @@ func (c mapper) machineEvents() handler.EventHandler {
 	}
 }
 
-// holderKind returns holders that count only the given Machine. The result shows how the Machine affects the deletion
-// of its class.
 func holderKind(o client.Object) (h holders) {
 	if m, ok := o.(*v1beta1.Machine); ok {
 		h.count(m)
@@ -146,8 +140,8 @@ func className(o client.Object) string {
 	return ""
 }
 
-// classOf returns the class of a Machine, or nil if it does not exist or belongs to another provider. The caller must
-// not modify it.
+// classOf returns the class of a Machine, or nil if it is missing or belongs to another provider. The caller must not
+// change it.
 func (c mapper) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
 	key := types.NamespacedName{Namespace: machine.GetNamespace(), Name: className(machine)}
 	if key.Name == "" {
@@ -167,7 +161,6 @@ func (c mapper) classOf(ctx context.Context, machine client.Object) (*v1beta1.Ma
 	return class, key
 }
 
-// classesOfSecret triggers the classes that refer to a Secret.
 func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, class := range c.referring(ctx, secret) {
@@ -178,9 +171,8 @@ func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []rec
 	return requests
 }
 
-// wrongFinalizer triggers a Secret in two cases: it has the finalizer although no object refers to it, or it lacks
-// the finalizer although a class or Machine in the cache refers to it. Most Secrets of a cluster are not used by
-// Machinist, so they must not trigger reconciliations.
+// wrongFinalizer triggers a Secret that has the finalizer without users, or users without the finalizer. Other Secrets
+// of the cluster must not trigger anything.
 func (c mapper) wrongFinalizer(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
@@ -201,7 +193,6 @@ func (c mapper) referring(ctx context.Context, secret client.Object) []v1beta1.M
 	return classes
 }
 
-// secretsOfClass triggers the Secrets to which a class refers, and the Secrets to which it referred before the event.
 func secretsOfClass() handler.EventHandler {
 	enqueue := func(q queue, o client.Object, names []string) {
 		for _, name := range names {
@@ -226,9 +217,8 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets of a Machine with an inline specification. When the Machine is created, it
-// triggers the Secrets that lack the finalizer. When the Machine is deleted, it triggers the Secrets to which no other
-// object refers.
+// secretsOfMachine triggers the Secrets of an inline Machine: after its creation those without the finalizer, and after
+// its deletion those without another user.
 func (c mapper) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world runs the controllers of one provider on the in-memory API server. The name of the provider is the name of the
-// test's namespace.
+// world runs the controllers of one provider on the in-memory API server. The test's namespace is the provider's name.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -70,7 +69,6 @@ func (w *world) createSecret(name, key, value string) {
 	w.create(secret)
 }
 
-// createSecrets creates the Secrets to which the classes of createClass refer.
 func (w *world) createSecrets() {
 	w.Helper()
 	w.createSecret("creds", "token", "t")
@@ -120,7 +118,6 @@ func (w *world) patchSecret(name, patch string) {
 	}
 }
 
-// awaitReady waits for the reason of a class's condition Ready, and returns the class.
 func (w *world) awaitReady(name, reason string) *v1beta1.MachineClass {
 	w.Helper()
 	var found *v1beta1.MachineClass
@@ -172,7 +169,6 @@ func (w *world) secretProtected(name string) bool {
 	return protected(secret)
 }
 
-// eventsOf waits until there is an event with the reason, and returns the number of such events. Repeated events count.
 func (w *world) eventsOf(reason string) (count int) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &eventsv1.EventList{}, "an event "+reason, func(l *eventsv1.EventList) (bool, string) {

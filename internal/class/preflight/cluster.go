@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Cluster makes all checks for which the permissions of an administrator are sufficient. The checks only read.
+// Cluster makes all checks that need the permissions of an administrator. The checks only read.
 type Cluster struct {
 	client.Reader
 	Discovery discovery.DiscoveryInterface
@@ -57,8 +57,8 @@ func (c Cluster) version(context.Context) ([]Finding, error) {
 	return supported(info.GitVersion), nil
 }
 
-// collisions finds API groups of other systems that have kinds with the same names. If a user gives kubectl a short
-// name such as "machines", kubectl may choose the kind of the other group.
+// collisions finds API groups with kinds of the same names. For a short name such as "machines", kubectl may choose the
+// other group.
 func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
@@ -93,8 +93,7 @@ func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// controlPlane checks the flags of the control plane. It can read the flags only if the control plane runs in pods, as
-// in clusters that kubeadm created.
+// controlPlane checks the flags of the control plane, if it runs in pods as in kubeadm clusters.
 func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 	pods := &corev1.PodList{}
 	err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"tier": "control-plane"})
@@ -132,7 +131,6 @@ func noSigner(message string) Finding {
 			"--controllers."}
 }
 
-// flagsOf returns the flags of a pod's first container, without the leading dashes.
 func flagsOf(pod *corev1.Pod) map[string]string {
 	flags := map[string]string{}
 	for _, arg := range slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args) {
@@ -144,7 +142,7 @@ func flagsOf(pod *corev1.Pod) map[string]string {
 	return flags
 }
 
-// signsCertificates reports whether a kube-controller-manager with these flags signs kubelet certificates.
+// signsCertificates reports whether kube-controller-manager signs kubelet certificates with these flags.
 func signsCertificates(flags map[string]string) bool {
 	controllers, chosen := flags["controllers"]
 	names := strings.Split(controllers, ",")
@@ -154,11 +152,9 @@ func signsCertificates(flags map[string]string) bool {
 	return on && !off && (flags["cluster-signing-cert-file"] != "" || flags["cluster-signing-kubelet-client-cert-file"] != "")
 }
 
-// unsignedFor is how long after its approval a request may remain without a certificate. After this time, the check
-// reports that there is no signer.
+// unsignedFor is how long an approved request may lack a certificate before the check reports a missing signer.
 const unsignedFor = time.Minute
 
-// unsignedRequests finds requests of kubelets that were approved but not signed.
 func (c Cluster) unsignedRequests(ctx context.Context) ([]Finding, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(ctx, requests); err != nil {
@@ -180,7 +176,7 @@ func (c Cluster) unsignedRequests(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// clusterInfo checks whether the ConfigMap cluster-info exists. kubeadm join reads it first.
+// clusterInfo checks that the ConfigMap cluster-info exists, which kubeadm join reads first.
 func (c Cluster) clusterInfo(ctx context.Context) ([]Finding, error) {
 	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, &corev1.ConfigMap{})
 	if apierrors.IsNotFound(err) {
@@ -194,11 +190,10 @@ func (c Cluster) clusterInfo(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// plugins are prefixes of the names of the DaemonSets of well-known network plugins.
+// plugins are name prefixes of the DaemonSets of well-known network plugins.
 var plugins = []string{"antrea-agent", "calico-node", "canal", "cilium", "kindnet", "kube-flannel", "kube-ovn-cni",
 	"kube-router", "weave-net"}
 
-// network finds clusters with no network plugin, or with more than one.
 func (c Cluster) network(ctx context.Context) ([]Finding, error) {
 	sets := &appsv1.DaemonSetList{}
 	if err := c.List(ctx, sets); err != nil {
@@ -243,7 +238,7 @@ type webhook struct {
 	rules   []admissionregistrationv1.RuleWithOperations
 }
 
-// webhooks finds webhooks that block the requests of machines because no endpoint serves them.
+// webhooks finds webhooks without endpoints that block the requests of machines.
 func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
@@ -282,7 +277,7 @@ func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// matchesMachinist reports whether the rules match Machinist's kinds, Nodes, or CertificateSigningRequests.
+// matchesMachinist reports whether the rules match Machinist's kinds, Nodes or CertificateSigningRequests.
 func matchesMachinist(rules []admissionregistrationv1.RuleWithOperations) bool {
 	of := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "*")

@@ -23,7 +23,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kubeadm returns the objects of a kubeadm cluster that the checks read.
 func kubeadm() []client.Object {
 	pod := func(component string, command ...string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component,
@@ -55,7 +54,6 @@ func clusterOf(t *testing.T, resources []*metav1.APIResourceList, objects ...cli
 		Now: func() time.Time { return noon }}
 }
 
-// edit changes the object with the given name in a list.
 func edit(objects []client.Object, name string, change func(client.Object)) []client.Object {
 	for _, o := range objects {
 		if o.GetName() == name {

@@ -23,15 +23,12 @@ import (
 )
 
 const (
-	// dialTimeout is the time limit of the connection to the endpoint.
 	dialTimeout = 5 * time.Second
-	// mostSkew is the largest difference between two clocks that is not reported. Small differences are harmless,
-	// because a certificate is valid from five minutes before the time at which it is signed.
-	mostSkew = time.Minute
-	// expiresSoon is the remaining lifetime below which a certificate authority is reported.
+	// mostSkew is how far two clocks may differ without a report. A certificate is valid from five minutes before it is
+	// signed, so small differences are harmless.
+	mostSkew    = time.Minute
 	expiresSoon = 30 * 24 * time.Hour
-	// oldestMinor is the oldest minor version of Kubernetes 1 that Machinist supports. newestMinor is the newest minor
-	// version with which Machinist was tested.
+	// oldestMinor is the oldest supported minor version of Kubernetes 1, and newestMinor the newest tested one.
 	oldestMinor, newestMinor = 30, 37
 )
 
@@ -39,13 +36,12 @@ const (
 type Join struct {
 	// Target is a client of the target cluster without a cache.
 	Target client.Client
-	// Endpoint is the URL of the API server that user data contains. CABundle is the PEM bundle that verifies the
-	// certificate of the API server.
+	// Endpoint is the API server URL in user data. CABundle is the PEM bundle that verifies its certificate.
 	Endpoint string
 	CABundle []byte
-	// Service is the address of the API server inside the cluster. Service is empty if the address is unknown.
+	// Service is the address of the API server inside the cluster, or empty if unknown.
 	Service string
-	// Version is the version of the API server. Service is empty if the address is unknown.
+	// Version is the version of the API server, or empty if unknown.
 	Version string
 	Now     func() time.Time
 
@@ -53,8 +49,7 @@ type Join struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Findings makes the checks. If a check fails, Findings returns an error in addition to the findings of the other
-// checks.
+// Findings makes the checks. If a check fails, it returns an error and the findings of the other checks.
 func (j Join) Findings(ctx context.Context) (found []Finding, err error) {
 	found, err = j.tokensMayRequest(ctx)
 	found = append(found, j.authority()...)
@@ -62,7 +57,6 @@ func (j Join) Findings(ctx context.Context) (found []Finding, err error) {
 	return append(found, supported(j.Version)...), err
 }
 
-// tokensMayRequest checks whether bootstrap tokens of machines may request certificates.
 func (j Join) tokensMayRequest(ctx context.Context) ([]Finding, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:   "system:bootstrap:abcdef",
@@ -110,8 +104,8 @@ func (j Join) authority() []Finding {
 		Fix: "Renew the certificate authority and the kubeconfig files of the processes."}}
 }
 
-// endpoint checks the API server address in user data, and connects to it as a kubelet would. If the connection fails,
-// the finding is only a guess, because instances and this process may be in different networks.
+// endpoint connects to the API server address in user data as a kubelet would. A failure is only a guess, because
+// instances may be in another network.
 func (j Join) endpoint(ctx context.Context) []Finding {
 	u, err := url.Parse(j.Endpoint)
 	if err != nil || u.Host == "" {
@@ -148,8 +142,7 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 	return nil
 }
 
-// private returns the reason why an address can be reached only from this host or only from inside a cluster. It is
-// empty for other addresses.
+// private returns why an address is reachable only from this host or inside a cluster, or "".
 func private(host, service string) string {
 	if host == service && service != "" {
 		return "an address inside the cluster"
@@ -164,8 +157,7 @@ func private(host, service string) string {
 	return ""
 }
 
-// connect requests the version. Any answer proves that the server can be reached, even if the caller may not read the
-// version.
+// connect requests the version. Any answer proves that the server is reachable, even a refusal.
 func (j Join) connect(ctx context.Context) (*http.Response, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(j.CABundle) {
@@ -186,7 +178,6 @@ func (j Join) connect(ctx context.Context) (*http.Response, error) {
 	return answer, answer.Body.Close()
 }
 
-// supported checks the version of an API server.
 func supported(server string) []Finding {
 	v, err := version.ParseSemantic(server)
 	if err != nil || v.Major() == 1 && v.Minor() >= oldestMinor && v.Minor() <= newestMinor {

@@ -29,7 +29,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// authorizing returns a client of a cluster that allows bootstrap tokens of these groups to request certificates.
+// authorizing returns a client of a cluster that permits bootstrap tokens of these groups to request certificates.
 func authorizing(t *testing.T, groups ...string) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -48,7 +48,6 @@ func authorizing(t *testing.T, groups ...string) client.Client {
 		}}).Build()
 }
 
-// authorityUntil returns a certificate authority in PEM that expires at the given time.
 func authorityUntil(t *testing.T, end time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

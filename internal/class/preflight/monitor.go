@@ -12,32 +12,30 @@ import (
 )
 
 const (
-	// These are the times between two checks: every while there is no problem, everyWrong while there is a problem, and
-	// everyGuess while a guess is neither proven nor refuted.
+	// Times between two checks: every without a problem, everyWrong with a problem, and everyGuess with an open guess.
 	every, everyWrong, everyGuess = 10 * time.Minute, 30 * time.Second, time.Minute
 )
 
-// Verdict states whether the machines of the cluster prove or refute a guess.
+// Verdict is whether the machines of the cluster prove a guess.
 type Verdict int
 
 const (
-	// Open: no machine has joined, and no machine has waited for a long time.
+	// Open means that no machine has joined, and none has waited for long.
 	Open Verdict = iota
-	// Proven: a machine has waited for its Node for a long time, and no machine has joined.
+	// Proven means that a machine has waited for its Node for long, and none has joined.
 	Proven
-	// Refuted: a machine has joined.
+	// Refuted means that a machine has joined.
 	Refuted
 )
 
-// Monitor makes the checks periodically while the process is the leader. It stores the problems that the last
-// checks found. It does not store warnings. A nil Monitor has no findings.
+// Monitor repeats the checks while the process is the leader, and keeps the problems without the warnings. A nil
+// Monitor has no findings.
 type Monitor struct {
-	// Check makes the checks. If Check returns an error, the Monitor logs the error and still uses the findings.
+	// Check makes the checks. An error is logged, and the findings still count.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns whether the machines of the cluster prove or refute a guess, which is a finding with the field
-	// Guess.
+	// Judge returns whether the machines of the cluster prove the guesses among the findings.
 	Judge func(context.Context) Verdict
-	// Changed is called after the findings have changed.
+	// Changed is called after a change of the findings.
 	Changed func(context.Context)
 	Clock   clock.WithTicker
 
@@ -66,11 +64,10 @@ func (m *Monitor) Start(ctx context.Context) error {
 	}
 }
 
-// check makes the checks once, and returns the time until the next check.
 func (m *Monitor) check(ctx context.Context) time.Duration {
 	all, err := m.Check(ctx)
 	if err != nil && ctx.Err() == nil {
-		logf.FromContext(ctx).Info("Could not make all checks of what machines need to join", "error", err.Error())
+		logf.FromContext(ctx).Info("Could not check everything that machines need to join", "error", err.Error())
 	}
 	next, found := every, []Finding(nil)
 	for _, f := range all {

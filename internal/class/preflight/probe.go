@@ -26,20 +26,17 @@ import (
 )
 
 const (
-	// signWithin is how long the probe waits until its certificate is signed.
-	signWithin = 20 * time.Second
-	// knownWithin is how long the probe waits until the API server accepts a new token.
+	signWithin  = 20 * time.Second
 	knownWithin = 10 * time.Second
-	// probeLife is the lifetime of the probe's token if its deletion fails.
+	// probeLife is the lifetime of the probe's token, in case its deletion fails.
 	probeLife = 10 * time.Minute
-	// probeNode is the name of the Node for which a probe requests a certificate. The Node never registers.
+	// probeNode is the node name in the probe's certificate request. The Node never registers.
 	probeNode = "machinist-preflight"
 )
 
-// Probe performs the steps of a machine that joins, without a machine. It creates a bootstrap token, requests a kubelet
-// certificate with it, approves the request with the caller's permissions, waits for the certificate, and deletes the
-// token and the request. It does not register a Node. The parameter caller is a client with the permissions of the
-// caller, and api is the configuration of the API server.
+// Probe joins like a machine, but registers no Node. It creates a bootstrap token, requests a kubelet certificate with
+// it, approves the request, waits for the certificate, and deletes the token and the request. caller has the caller's
+// permissions, and api is the configuration of the API server.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},
@@ -63,7 +60,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	if err != nil {
 		return nil, err
 	}
-	// The API server learns of the token through a watch.
+	// The API server learns of the token by a watch.
 	err = wait.PollUntilContextTimeout(ctx, time.Second/4, knownWithin, true, func(ctx context.Context) (bool, error) {
 		err := kubelet.Create(ctx, request)
 		if apierrors.IsUnauthorized(err) {
@@ -104,8 +101,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	return nil, nil
 }
 
-// probeRequest returns the request of a kubelet that joins. The private key is discarded, so the certificate cannot be
-// used.
+// probeRequest returns the request of a joining kubelet. The private key is discarded, so the certificate is useless.
 func probeRequest() (*certificatesv1.CertificateSigningRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 // FieldManager is the name of the field manager of the annotations in metadata.managedFields.
 const FieldManager = "machinist-autoscaling"
 
-// annotate applies the wanted annotations, except those that other field managers own. If the annotations are
-// already as wanted, annotate sends no request. It returns the resulting group.
+// annotate applies the wanted annotations, except those of other field managers. If nothing differs, it sends no
+// request. It returns the resulting group.
 func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, group client.Object,
 	wanted map[string]string) (client.Object, error) {
 	others := r.othersOf(key, group)
@@ -35,8 +35,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 		}
 		applied, err := r.apply(ctx, group, ours)
 		if err == nil {
-			// The API server has removed the annotations that Machinist wrote earlier and no longer wants. The
-			// other capacity annotations belong to other managers.
+			// The API server has removed the annotations that Machinist no longer wants. The remaining ones belong to
+			// other managers.
 			r.setOthers(key, applied, capacityExcept(applied.GetAnnotations(), ours))
 			return applied, nil
 		}
@@ -55,8 +55,7 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether a capacity annotation has another value than in the parameter ours. It ignores the
-// annotations in others.
+// differs reports whether a capacity annotation differs from ours. Annotations in others are ignored.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
@@ -70,7 +69,6 @@ func differs(annotations, ours, others map[string]string) bool {
 	return false
 }
 
-// capacityExcept returns the capacity annotations whose keys are not in the parameter ours.
 func capacityExcept(annotations, ours map[string]string) map[string]string {
 	var left map[string]string
 	for _, key := range capacityKeys() {
@@ -85,9 +83,8 @@ func capacityExcept(annotations, ours map[string]string) map[string]string {
 	return left
 }
 
-// apply writes the annotations by server-side apply, which removes all other annotations that this field manager owns.
-// The result is the group as the API server returned it. The request contains the UID of the group, so it cannot
-// create the group again after a deletion.
+// apply writes the annotations by server-side apply, which removes the other annotations of this field manager. The UID
+// in the request prevents it from creating a deleted group again.
 func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations map[string]string) (client.Object,
 	error) {
 	gvk, err := r.Client.GroupVersionKindFor(group)
@@ -117,7 +114,6 @@ func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations
 	return answer, nil
 }
 
-// conflictsOf returns the keys of the annotations that the API server did not change because other managers own them.
 func conflictsOf(err error, ours map[string]string) (keys []string) {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -135,8 +131,7 @@ func conflictsOf(err error, ours map[string]string) (keys []string) {
 	return keys
 }
 
-// othersOf returns those capacity annotations of a group that other managers are known to own and whose values have not
-// changed since.
+// othersOf returns the group's capacity annotations that other managers are known to own and have not changed since.
 func (r *Reconciler) othersOf(key types.NamespacedName, group client.Object) map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +164,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.others, key)
 }
 
-// report writes the condition ScalableFromZero. The condition is missing until the first problem occurs. If the
-// object is no longer a node group, report removes the condition.
+// report writes the condition ScalableFromZero after the first problem. If the object is no longer a node group, the
+// condition is removed.
 func (r *Reconciler) report(ctx context.Context, group client.Object, why Problem) error {
 	was := group
 	group = group.DeepCopyObject().(client.Object)

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// capacityKeys returns the annotations that this package writes.
 func capacityKeys() []string {
 	return []string{
 		v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation, v1beta1.AutoscalerEphemeralDiskAnnotation,
@@ -25,9 +24,9 @@ func capacityKeys() []string {
 	}
 }
 
-// Capacity returns the annotations that describe a Node of the class with the template. An unknown value has no
-// annotation. Values in the class's spec take precedence over values that its provider determined. Startup taints
-// are not included, because they are removed before pods are scheduled.
+// Capacity returns the annotations that describe a Node of the class with the template. Unknown values are omitted.
+// Values in the class's spec precede those of its provider. Startup taints are omitted, because they are removed before
+// pods are scheduled.
 func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
 	annotations := map[string]string{}
 	put := func(key, value string) {
@@ -68,7 +67,7 @@ func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[st
 	return annotations
 }
 
-// quantity returns the quantity of a resource, or "" if it is not positive.
+// quantity returns a positive quantity, or "".
 func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	q := resources[name]
 	if q.Sign() <= 0 {
@@ -77,8 +76,7 @@ func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// number returns a quantity as a whole number, or "" if the quantity is not positive. The autoscaler accepts no
-// units in numbers of resources.
+// number returns a positive quantity as a whole number, or "". The autoscaler accepts no units in numbers of resources.
 func number(q resource.Quantity) string {
 	if q.Value() <= 0 {
 		return ""
@@ -86,10 +84,8 @@ func number(q resource.Quantity) string {
 	return strconv.FormatInt(q.Value(), 10)
 }
 
-// gpuOf returns the extended resource that the autoscaler should treat as the GPU, or "" if there is none. The
-// autoscaler supports one such resource for each node group. If there are resources whose last part begins with
-// gpu, as in nvidia.com/gpu, gpuOf returns the first of them by name. Otherwise, if there is exactly one extended
-// resource, gpuOf returns it.
+// gpuOf returns the extended resource that the autoscaler treats as the GPU, or "". The autoscaler supports one for
+// each node group. The first name such as nvidia.com/gpu wins, and otherwise the only extended resource.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -120,8 +116,8 @@ func csiDrivers(drivers []v1beta1.CSIDriver) string {
 	return strings.Join(pairs, ",")
 }
 
-// labels returns key=value pairs of the labels that the kubelet, the cloud controller and the template put on a Node.
-// It omits values that are not valid for a label, because no Node will have them.
+// labels returns key=value pairs of the labels that a Node will have. Invalid values are omitted, because no Node will
+// have them.
 func labels(info *v1beta1.NodeInfo, stated *v1beta1.ClassCapacity, template map[string]string) string {
 	if info == nil {
 		info = &v1beta1.NodeInfo{}
@@ -144,7 +140,6 @@ func labels(info *v1beta1.NodeInfo, stated *v1beta1.ClassCapacity, template map[
 	return strings.Join(pairs, ",")
 }
 
-// taints returns key=value:effect triples.
 func taints(all []corev1.Taint) string {
 	texts := make([]string, len(all))
 	for i, t := range all {
@@ -157,9 +152,8 @@ func taints(all []corev1.Taint) string {
 // no problem.
 type Problem struct{ Reason, Message string }
 
-// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does. It does not matter which
-// field manager owns them. If the annotations do not contain the capacity, the result is the problem in the
-// parameter why.
+// scaleFromZeroProblem evaluates the annotations of all field managers as the autoscaler does. If they lack the
+// capacity, the result is why.
 func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// shortKeys returns the capacity annotations without the prefix of their keys.
 func shortKeys(annotations map[string]string) map[string]string {
 	names := map[string]string{}
 	for key, value := range annotations {
@@ -28,8 +27,6 @@ func resources(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// The autoscaler uses these annotations to simulate the Nodes of an empty group.
-//
 // Rules: capacity-of-empty-node-groups.
 func TestCapacity(t *testing.T) {
 	large := &v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", InstanceType: "large", Region: "north",

@@ -29,12 +29,11 @@ type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// others contains, for each group, the capacity annotations that belong to other managers. The Reconciler does not try
-	// to apply these annotations until their values change.
+	// others holds the capacity annotations of other managers for each group. The Reconciler does not apply them again
+	// until their values change.
 	others map[types.NamespacedName]othersOf
 }
 
-// othersOf contains the capacity annotations of one object that belong to other field managers.
 type othersOf struct {
 	uid    types.UID
 	values map[string]string
@@ -67,13 +66,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil // The group was deleted meanwhile.
 	case apierrors.IsConflict(err):
-		// Another client wrote first. The event about that write may have arrived before this pass began.
+		// Another client wrote first. Its event may have arrived before this pass.
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// get reads a MachineDeployment or MachineSet, and returns nil if the object does not exist.
 func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	kind, name := split(key)
 	var group client.Object = &v1beta1.MachineDeployment{}
@@ -88,8 +86,8 @@ func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.
 	return group, nil
 }
 
-// capacity returns the wanted annotations of a group, and the problem to report if these annotations are not
-// sufficient. If the object is not a node group, no annotations are wanted.
+// capacity returns the wanted annotations of a group, and the problem to report if they are not sufficient. Other
+// objects get no annotations.
 func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[string]string, Problem, error) {
 	if !IsNodeGroup(group.GetAnnotations()) {
 		return nil, Problem{}, nil
@@ -118,6 +116,5 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 		message + "Set spec.capacity.resources of the class, or " + orAnnotate}, nil
 }
 
-// orAnnotate is the end of messages that suggest setting the annotations manually.
 const orAnnotate = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
 	v1beta1.AutoscalerMemoryAnnotation + " on the group."

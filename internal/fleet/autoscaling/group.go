@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// IsNodeGroup reports whether an autoscaler scales a MachineDeployment or MachineSet: it has an annotation for the
-// smallest or the largest size.
+// IsNodeGroup reports whether an annotation gives a smallest or largest size to the MachineDeployment or MachineSet, so
+// that an autoscaler scales it.
 func IsNodeGroup(annotations map[string]string) bool {
 	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
 	_, hasMax := annotations[v1beta1.AutoscalerMaxSizeAnnotation]
@@ -18,8 +18,7 @@ func IsNodeGroup(annotations map[string]string) bool {
 }
 
 // Bounds returns the smallest and largest size of a node group. A missing annotation counts as 0. The error names an
-// annotation that cluster-autoscaler cannot read. If there is such an annotation, cluster-autoscaler ignores all its
-// node groups.
+// invalid annotation, which makes cluster-autoscaler ignore all its node groups.
 func Bounds(annotations map[string]string) (smallest, largest int, err error) {
 	if smallest, err = bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err != nil {
 		return 0, 0, err
@@ -46,7 +45,6 @@ func bound(annotations map[string]string, key string) (int, error) {
 	return size, nil
 }
 
-// templateOf returns the template of a MachineDeployment or MachineSet.
 func templateOf(o client.Object) *v1beta1.MachineSpec {
 	if d, ok := o.(*v1beta1.MachineDeployment); ok {
 		return &d.Spec.Template.Spec
@@ -54,8 +52,8 @@ func templateOf(o client.Object) *v1beta1.MachineSpec {
 	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
 }
 
-// ClassOf returns the name of the class of a node group, or "" if o has no class or is not a node group. The groups
-// of a class can be found with an index of this value.
+// ClassOf returns the class of a node group, or "" if o has no class or is not a node group. It is the value of an
+// index.
 func ClassOf(o client.Object) string {
 	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
 		return ref.Name

@@ -2,9 +2,8 @@ package autoscaling
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// Replicas returns the number of machines for a MachineDeployment or MachineSet without spec.replicas. If the
-// object already exists, the parameter current is its current number of machines, and Replicas returns this number.
-// For a new object, current is nil. A new object gets the default, or the nearest size within the autoscaler's
+// Replicas returns the replicas of a MachineDeployment or MachineSet without spec.replicas. For an existing object,
+// this is current, its number of machines. A new object, with nil current, gets the default within the autoscaler's
 // bounds. An invalid bound is ignored.
 func Replicas(annotations map[string]string, current *int32) int32 {
 	if current != nil {

@@ -22,14 +22,13 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the reconcile request for a group. The name in the request begins with the kind, because a deployment
-// and a set may have the same name.
+// keyOf returns the reconcile request for a group. Its name starts with the kind, because a deployment and a set may
+// have the same name.
 func keyOf(kind string, o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: kind + "/" +
 		o.GetName()}}
 }
 
-// split returns the kind and the name of the group from the name in such a request.
 func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 	kind, base, _ := strings.Cut(key.Name, "/")
 	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
@@ -63,7 +62,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		})
 	}
 	return wiring.Controller{
-		// One worker is enough, because a pass reads only from the cache and rarely writes.
+		// One worker is enough, because passes read from the cache and rarely write.
 		Name: "autoscaling", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineDeployment{}, Keys: keys(kindDeployment), Predicate: groupChanged()},
@@ -73,7 +72,6 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// groupsOf returns the node groups of a class.
 func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (requests []reconcile.Request) {
 	var deployments v1beta1.MachineDeploymentList
 	var sets v1beta1.MachineSetList
@@ -96,15 +94,13 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 	return requests
 }
 
-// concerns reports whether an object is a node group, or was a node group and still has the annotations or the
-// condition.
+// concerns reports whether an object is a node group, or still has annotations or the condition from when it was one.
 func concerns(o client.Object) bool {
 	return IsNodeGroup(o.GetAnnotations()) || len(capacityExcept(o.GetAnnotations(), nil)) > 0 ||
 		meta.FindStatusCondition(*conditionsOf(o), v1beta1.ConditionScalableFromZero) != nil
 }
 
-// groupChanged drops events of objects that are not node groups, and updates that do not affect the Nodes of the
-// group.
+// groupChanged drops events of other objects, and updates that do not affect the Nodes of the group.
 func groupChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
@@ -122,7 +118,6 @@ func groupChanged() predicate.Predicate {
 	}
 }
 
-// classChanged drops updates of a class that do not affect the Nodes of the class.
 func classChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*v1beta1.MachineClass), e.ObjectNew.(*v1beta1.MachineClass)

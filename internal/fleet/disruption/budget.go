@@ -18,20 +18,18 @@ type Budget struct {
 	// NamespacedName is the name of the budget.
 	types.NamespacedName
 
-	selector labels.Selector
-	// limit is a number of machines, or a percentage of the selected machines.
+	selector   labels.Selector
 	limit      int
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// If outside is true, the budget is in force outside its windows. Otherwise the budget is in force inside its
-	// windows.
+	// outside means that the budget is in force outside its windows and not inside.
 	outside bool
 }
 
-// Parse parses a budget. The error names each invalid field. If there is an error, Parse still returns a budget, which
-// allows no disruption at any time. Therefore a typing error never permits the disruption of machines that the
-// budget should protect. If the selector is invalid too, this budget selects every machine in the namespace.
+// Parse parses a budget. The error names each invalid field. Even then, Parse returns a budget that allows no
+// disruption, so that a typing error never exposes machines. With an invalid selector, this budget selects every
+// machine in the namespace.
 func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed := &Budget{
 		NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Name},
@@ -46,8 +44,7 @@ func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	return parsed, nil
 }
 
-// Selector returns the selector of a budget, even if other fields are invalid. If the selector is invalid, it returns a
-// selector that matches everything.
+// Selector returns the selector of a budget even if other fields are invalid. An invalid selector matches everything.
 func Selector(b *v1beta1.MachineDisruptionBudget) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector)
 	if err != nil {
@@ -66,19 +63,18 @@ func (b *Budget) Asks(reason v1beta1.DisruptionReason) bool {
 	return len(b.reasons) == 0 || slices.Contains(b.reasons, reason)
 }
 
-// InForce reports whether the budget limits disruptions at the given time. A budget without windows always does. Any
-// other budget does so only inside, or only outside, its windows.
+// InForce reports whether the budget limits disruptions now. A budget without windows always does.
 func (b *Budget) InForce(now time.Time) bool {
 	return len(b.windows) == 0 || b.windows.Open(now) != b.outside
 }
 
-// NextChange returns the next time after now at which InForce changes, or false if InForce never changes.
+// NextChange returns when InForce changes next, or false if it never does.
 func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// Allowed returns how many of the selected machines may be disrupted at the same time. A percentage is rounded
-// down, and is at least 1 unless it is 0%.
+// Allowed returns how many of the selected machines may be disrupted at a time. A percentage is rounded down to at
+// least 1, except for 0%.
 func (b *Budget) Allowed(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit

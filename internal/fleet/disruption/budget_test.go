@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// budgetOf returns a budget that selects the pool db, with the given change.
 func budgetOf(change func(*v1beta1.MachineDisruptionBudgetSpec)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "b"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{
@@ -104,8 +103,6 @@ func TestInForce(t *testing.T) {
 	}
 }
 
-// An invalid budget allows no disruption of the machines that it selects. It does not affect others.
-//
 // Rule: bad-budget-allows-nothing.
 func TestInvalidBudgetAllowsNothing(t *testing.T) {
 	database, web := map[string]string{"pool": "db"}, map[string]string{"pool": "web"}

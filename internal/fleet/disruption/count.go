@@ -13,16 +13,15 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// countedMachines contains the machines of a namespace. The field pending contains those machines whose disruption
-// was granted before the machines were read. Some of these grants may be settled by now, although the field
-// machines does not contain the writes yet.
+// countedMachines holds the machines of a namespace. pending holds those whose disruption was granted before the
+// machines were read, so the read may lack the write.
 type countedMachines struct {
 	machines []*v1beta1.Machine
 	pending  map[types.UID]bool
 }
 
-// count reads the budgets of a namespace. If there are any, it also reads the machines of the namespace. The result
-// includes budgets that were created while the machines were read.
+// count reads the budgets of a namespace and, if there are any, its machines. Budgets created during the read are
+// included.
 func (l *Ledger) count(ctx context.Context, namespace string,
 	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (budgets []*v1beta1.MachineDisruptionBudget,
 	counted countedMachines, err error) {
@@ -39,9 +38,8 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	return budgets, counted, err
 }
 
-// readBudgets returns the budgets of a namespace. The caller must not change them. Each process reads the budgets
-// from the API server once, because its cache may start with a list that is older than the last list of the
-// previous process. That list may lack a budget that was created to stop all disruptions.
+// readBudgets returns the budgets of a namespace, which the caller must not change. Each process reads them live once,
+// because an older cache may lack a budget that was created to stop all disruptions.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -60,7 +58,7 @@ func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.
 	return withoutDeleted(live), nil
 }
 
-// trustsBudgets reports whether the cache contains every budget that a previous process may have known.
+// trustsBudgets reports whether the cache has every budget that a previous process may have known.
 func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +66,7 @@ func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	return t.Confirmed(), t.Mark()
 }
 
-// listBudgets lists the budgets of a namespace with a client. The caller must not change them.
+// listBudgets lists the budgets of a namespace. The caller must not change them.
 func listBudgets(ctx context.Context, from client.Reader,
 	namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},
@@ -85,8 +83,7 @@ func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.Machi
 	})
 }
 
-// pending returns the machines whose grants are not settled yet. If the outcome of the write of a machine is
-// unknown, pending omits the machine.
+// pending returns the machines with unsettled grants, except those whose write has an unknown outcome.
 func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +96,6 @@ func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	return pending
 }
 
-// hasUnknownOutcome reports whether the outcome of the write of a granted disruption is unknown.
 func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +107,6 @@ func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	return false
 }
 
-// view builds the view of a namespace from the budgets and machines that the function count returned.
 func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, counted countedMachines) *View {
 	r := l.namespaceState(namespace)
 	return NewView(r.parse(budgets), counted.machines, func(uid types.UID) bool {
@@ -120,7 +115,6 @@ func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudg
 	}, l.Clock.Now())
 }
 
-// cachedMachines returns the machines of a namespace from the cache.
 func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
 	if err != nil {
@@ -129,9 +123,8 @@ func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1bet
 	return machines, nil
 }
 
-// confirmedMachines returns the machines of a namespace. It reads them from the cache if the cache may be trusted,
-// and otherwise from the API server. The result therefore includes all writes of other processes, and all writes of
-// this process whose outcome is unknown.
+// confirmedMachines returns the machines of a namespace from a trusted cache, or from the API server. The result
+// includes all writes of other processes, and those of this process with an unknown outcome.
 func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	version := ""
 	if l.CacheVersion != nil {
@@ -164,7 +157,7 @@ func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1
 	return machines, nil
 }
 
-// parse returns the parsed budgets. Each generation of a budget is parsed only once.
+// parse returns the parsed budgets, and parses each generation only once.
 func (r *namespaceState) parse(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
 	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsedBudget, len(listed))
 	for i, b := range listed {

@@ -18,12 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// waitingTimeout is how long an Asker counts as waiting after its last request. An Asker that waits repeats its request
-// at least every DeniedPoll.
+// waitingTimeout is how long an Asker counts as waiting after its last request. Waiting Askers repeat their request at
+// least every DeniedPoll.
 const waitingTimeout = 3 * DeniedPoll
 
-// DeniedPoll is the interval at which an Asker that waits for room repeats its request if no event triggers it
-// earlier.
+// DeniedPoll is how often an Asker repeats its request for room if no event triggers it earlier.
 const DeniedPoll = 30 * time.Second
 
 // Options are the dependencies of a Ledger.
@@ -33,42 +32,35 @@ type Options struct {
 	// Live reads from the API server of the control cluster, without a cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that version
-	// is unknown. If the version is unknown, every grant counts the machines in a live list.
+	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if unknown.
+	// With an unknown version, every grant uses a live list.
 	CacheVersion func() string
 }
 
-// Ledger grants disruptions to all controllers of a process, one grant after the other. A nil Ledger grants everything.
+// Ledger grants disruptions to all controllers of a process, one at a time. A nil Ledger grants everything.
 //
-// All permanent state is in the Machines. The Ledger itself only remembers which grants are not written yet and
-// which Askers wait for room.
+// All permanent state is in the Machines. The Ledger remembers only grants that are not written yet, and the Askers
+// that wait for room.
 type Ledger struct {
 	Options
-	// granting contains one lock for each namespace. Grant holds the lock from the start of the count until the
-	// grant is recorded. No other lock is held during requests to the API server, so other namespaces and readers
-	// do not wait for these requests.
+	// granting holds one lock for each namespace. Grant holds it until the grant is recorded. No other lock is held
+	// during API requests, so other namespaces and readers do not wait.
 	granting   keylock.Locks
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
 }
 
-// namespaceState is the state of the Ledger for a namespace.
 type namespaceState struct {
-	// cache tracks whether the cache of machines may be trusted, and budgets tracks whether the cache of budgets may be
-	// trusted.
 	cache, budgets freshness.Tracker
-	// granted contains the machines whose disruption was granted, but is not known to be written. The value is true if the
-	// write was sent, but its outcome is unknown.
+	// granted holds machines with a granted disruption that is not known to be written. The value is true if the write
+	// has an unknown outcome.
 	granted map[types.UID]bool
 	waiting map[Asker]*askerState
-	// parsed contains the parsed budgets by UID.
-	parsed map[types.UID]parsedBudget
-	// used is the time at which the state was last used.
-	used time.Time
+	parsed  map[types.UID]parsedBudget
+	used    time.Time
 }
 
-// namespaceTimeout is how long the state of a namespace is kept after its last use. The namespace may have been
-// deleted. If the namespace is used again later, its next grant counts the machines in a live list.
+// namespaceTimeout is how long the unused state of a namespace is kept. Without state, the next grant uses a live list.
 const namespaceTimeout = time.Hour
 
 // Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
@@ -80,17 +72,14 @@ type Asker struct {
 // String returns kind, namespace and name.
 func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
-// askerState contains the candidates that an Asker recorded: those that were denied, and those that were allowed and
-// are about to be disrupted.
+// askerState holds the candidates of an Asker that were denied, and those that it is about to disrupt.
 type askerState struct {
 	lastAsked       time.Time
 	denied, planned []Candidate
 }
 
-// candidates returns all candidates for which room is reserved.
 func (w *askerState) candidates() []Candidate { return slices.Concat(w.denied, w.planned) }
 
-// parsedBudget is a parsed budget and its generation.
 type parsedBudget struct {
 	generation int64
 	budget     *Budget
@@ -104,9 +93,8 @@ func New(o Options) *Ledger {
 	return &Ledger{Options: o, namespaces: map[string]*namespaceState{}}
 }
 
-// MayDeny reports whether the disruption of any of the machines may be denied. Possible reasons are that a machine
-// is exempt, that the namespace has budgets, or that its budgets are not known yet. All machines must be in one
-// namespace.
+// MayDeny reports whether a disruption may be denied, because a machine is exempt, the namespace has budgets, or its
+// budgets are not known yet. All machines must be in one namespace.
 func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
@@ -123,9 +111,8 @@ func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1be
 	return len(budgets) > 0, err
 }
 
-// Check returns which candidates of the Asker may be disrupted now. It grants nothing. If the outcome of a write is
-// unknown, Check counts the machines in a live list, as Grant does. Otherwise a machine whose disruption was
-// granted but never written could occupy room forever.
+// Check returns which candidates may be disrupted now, without granting anything. After a write of unknown outcome,
+// Check uses a live list like Grant. Otherwise a disruption that was never written could occupy room forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -146,9 +133,8 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	return may, denied, nil
 }
 
-// RecordWaiting records two lists: the candidates that the Asker wants to disrupt but must not, and the candidates
-// that it plans to disrupt with its next writes. Both keep their precedence. Each call replaces what an earlier
-// call recorded for the Asker. If there are no candidates, the Asker no longer waits.
+// RecordWaiting records the candidates that were denied and those that the Asker disrupts next. Both keep their
+// precedence. Each call replaces the previous one. Without candidates, the Asker no longer waits.
 func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
@@ -174,7 +160,7 @@ func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidat
 	r.waiting[asker] = &askerState{now, candidates[:len(denied)], candidates[len(denied):]}
 }
 
-// withWaitTimes returns the candidates, each with the time at which its wait began.
+// withWaitTimes sets when each candidate began to wait.
 func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate {
 	candidates = slices.Clone(candidates)
 	before := l.namespaceState(asker.Namespace).waiting[asker]
@@ -214,7 +200,7 @@ func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request)
 	return requests
 }
 
-// Blocked returns how many machines wait for room or for the end of an exemption, by reason. The map has every reason.
+// Blocked returns how many machines wait for room or for the end of an exemption. The map has every reason.
 func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {
@@ -239,17 +225,15 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	return blocked
 }
 
-// askers returns the Askers that have recorded candidates, sorted by kind and name.
 func (r *namespaceState) askers() []Asker {
 	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b Asker) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Grant returns which of the candidates may be disrupted, and reserves room for these candidates. All candidates
-// must be in one namespace. The caller must call Settle for each returned candidate, even if it does not disrupt
-// the machine. The count is exact: Grant uses a live list for the first count of a process, and for the first count
-// after a write of unknown outcome.
+// Grant reserves room for candidates and returns those that may be disrupted. All must be in one namespace. The caller
+// must call Settle for each returned candidate, even without a disruption. The first count of a process, and the first
+// after a write of unknown outcome, uses a live list.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
@@ -270,7 +254,7 @@ func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate)
 	return granted, nil
 }
 
-// Settle records the outcome of a grant. err is the error of the write, or nil if the write succeeded or was not sent.
+// Settle records the outcome of a grant. err is the error of the write, or nil if it succeeded or was not sent.
 func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 	if l == nil {
 		return
@@ -289,7 +273,6 @@ func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 	delete(r.granted, m.UID) // The next count reads the write from the cache.
 }
 
-// namespaceState returns the state of a namespace. It creates the state if there is none.
 func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	now := l.Clock.Now()
 	r := l.namespaces[namespace]
@@ -304,8 +287,7 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	return r
 }
 
-// otherCandidates returns the candidates that all other Askers have recorded. Their machines are replaced with the
-// machines in the view, which are newer.
+// otherCandidates returns the candidates of all other Askers, with the newer machines of the view.
 func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unansweredLists is a reader. It answers a list of the machines of one namespace only after the channel end is closed.
 type unansweredLists struct {
 	*lists
 	namespace string

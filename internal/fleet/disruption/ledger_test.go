@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lists is a reader that lists the objects of one namespace.
 type lists struct {
 	client.Reader
 	version  int
@@ -42,14 +41,13 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// bench is a ledger whose cache and API server are controlled by the test.
+// bench is a ledger with a cache and an API server that the test controls.
 type bench struct {
 	*Ledger
 	cache, server *lists
 	clock         *clocktesting.FakePassiveClock
 }
 
-// ledgerFor returns a ledger with one budget for all machines. The cache and the API server contain the same objects.
 func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
 	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all",
 		UID: "all", ResourceVersion: "1"},
@@ -75,8 +73,8 @@ func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
 	return namesOf(granted)
 }
 
-// Rule: disruptions-are-counted-exactly. A granted disruption counts until it is written. If the outcome of the write
-// is unknown, the disruption counts until a live list has been read.
+// Rule: disruptions-are-counted-exactly. A granted disruption counts until it is written. After an unknown outcome, it
+// counts until the next live list.
 func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	ms := several(3, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -93,7 +91,6 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 	b.Settle(ms[1], context.DeadlineExceeded)
 	lists := b.server.asked
-	// The API server has deleted the machine, and the cache does not show it yet.
 	b.server.machines = slices.Clone(ms)
 	b.server.machines[1], b.server.version = machine("m1", "a", leaving), 12
 	if got := b.grant(t, "one", ask(0)); got != "" || b.server.asked != lists+1 {
@@ -105,9 +102,8 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. If the outcome of a write is unknown and the write had no effect, its grant
-// must not use room forever. A check must detect this situation too, because no Asker requests a grant while there
-// seems to be no room.
+// Rule: disruptions-are-counted-exactly. A write that had no effect must not use room forever. A check must notice
+// this, because no Asker requests a grant while there seems to be no room.
 func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -121,7 +117,7 @@ func TestLostWriteUsesNoRoom(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A new process does not know which disruptions its predecessor began.
+// Rule: disruptions-are-counted-exactly. A new process does not know what its predecessor began.
 func TestFirstGrantCountsLiveList(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -134,8 +130,7 @@ func TestFirstGrantCountsLiveList(t *testing.T) {
 	}
 }
 
-// Rule: no-budget-no-cost. Without budgets, no machines are read. The budgets are read from the API server once,
-// because the cache of a new process may not contain all budgets.
+// Rule: no-budget-no-cost. The budgets are read live once, because the cache of a new process may lack some.
 func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -152,8 +147,7 @@ func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	}
 }
 
-// If the cache of a new process starts with an old list of budgets, the process must still know every budget that its
-// predecessor knew.
+// The cache of a new process may start with an old list of budgets.
 func TestNewProcessKnowsEachBudget(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(0, ms...)
@@ -168,13 +162,13 @@ func TestNewProcessKnowsEachBudget(t *testing.T) {
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "" {
 		t.Errorf("granted %q", got)
 	}
-	b.cache.budgets = nil // The cache is trusted now, so the budget was deleted.
+	b.cache.budgets = nil // The cache is trusted now.
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "m0 m1" {
 		t.Errorf("granted %q after the budget was deleted", got)
 	}
 }
 
-// Rule: urgent-disruption-first. An Asker that waits for room keeps its precedence until it stops asking.
+// Rule: urgent-disruption-first.
 func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	broken, old := machine("broken", "a", failed(v1beta1.FailureCreateError)), machine("old", "a")
 	b := ledgerFor(1, broken, old, machine("leaving", "a", leaving))

@@ -12,8 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a reader that lists one budget and some machines. After it has read the machines, and before it returns
-// them, it calls the function before.
+// slowLists is a reader that calls before between reading machines and returning them.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
@@ -44,8 +43,8 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 	return machines
 }
 
-// While a grant waits for a live list, which may take a long time, a check does not wait. If a grant is settled
-// while the list is in progress, and the list does not contain the write of the grant, the grant still counts.
+// A live list may take long, and a check does not wait for it. A grant that is settled meanwhile still counts if the
+// list lacks its write.
 func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",

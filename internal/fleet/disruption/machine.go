@@ -13,12 +13,11 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of returns the reason why a machine counts as disrupted. A machine is disrupted while it is being deleted or updated
-// in place. It returns false for a machine without a Node, because no pods run there. It also returns false if the
-// instance is gone, or if the machine has a delete mark.
+// Of returns why a machine counts as disrupted: it is being deleted or updated in place. It returns false for a machine
+// without a Node or instance, or with a delete mark.
 //
-// If a Machine is being deleted, its record does not contain the reason for the deletion. Therefore a machine that
-// an administrator deleted counts as disrupted too until the Machine no longer exists: it is also out of service.
+// The record of a deletion has no reason. Therefore a machine that an administrator deleted counts too, until it is
+// gone.
 func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
 	case !Serves(m):
@@ -60,8 +59,8 @@ func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	return v1beta1.DisruptionReplace
 }
 
-// ExemptUntil returns the time until which the machine must not be disrupted, or the zero time if the exemption has no
-// end. It returns false for a machine that is not exempt.
+// ExemptUntil returns until when the machine must not be disrupted, or the zero time for an exemption without end. It
+// returns false for other machines.
 func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt bool) {
 	value, set := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	if !set {
@@ -74,7 +73,6 @@ func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt boo
 	return until, now.Before(until)
 }
 
-// exemptionText returns why a machine is exempt.
 func exemptionText(m *v1beta1.Machine, until time.Time) string {
 	if until.IsZero() {
 		return fmt.Sprintf("machine %s has the annotation %s", m.Name, v1beta1.AnnotationDoNotDisrupt)
@@ -83,7 +81,6 @@ func exemptionText(m *v1beta1.Machine, until time.Time) string {
 		until.UTC().Format(time.RFC3339))
 }
 
-// brokenSince returns the time at which a machine broke, according to its conditions.
 func brokenSince(m *v1beta1.Machine) time.Time {
 	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
 		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
@@ -93,9 +90,8 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 	return m.CreationTimestamp.Time
 }
 
-// CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. The
-// other machines are sorted by the time at which they broke, the earliest time first. A machine that broke recently
-// may still recover.
+// CompareBroken orders machines that must be replaced: failed machines first, because they do not recover, then those
+// that broke first.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
 		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
@@ -105,8 +101,7 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 	)
 }
 
-// ReplacementSurge returns how many machines the set has in addition to the replicas of its deployment. A
-// deployment has such machines because it creates replacements before it deletes the replaced machines.
+// ReplacementSurge returns how many machines the set has beyond the deployment's replicas because of replacements.
 func ReplacementSurge(set *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
 	if err != nil {

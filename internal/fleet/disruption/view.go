@@ -17,7 +17,7 @@ import (
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is the time at which the candidate began to wait for room. It is zero if the candidate does not wait.
+	// asked is when the candidate began to wait for room, or zero.
 	asked time.Time
 }
 
@@ -26,17 +26,16 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed is true if the candidate would still be denied after the end of all other disruptions, because the
-	// budget allows no disruption at all or the machine is exempt.
+	// Closed means that the end of other disruptions does not help: the budget allows no disruption or the machine is
+	// exempt.
 	Closed bool
-	// Until is the next time at which a window or the end of an exemption may change the denial, or zero if there
-	// is no such time.
+	// Until is when a window or the end of an exemption may change the denial, or zero.
 	Until time.Time
 	// Why explains the denial with current numbers. It has no full stop.
 	Why string
 }
 
-// Brief explains the denial for a condition, without numbers that change with every machine.
+// Brief explains the denial for a condition, without numbers that change often.
 func (d Denial) Brief() string {
 	if d.Budget == "" {
 		return d.Why
@@ -55,29 +54,28 @@ func untilText(at time.Time) string {
 	return ", until " + at.UTC().Format(time.RFC3339)
 }
 
-// agingDelay is how long a candidate waits before it takes precedence over candidates with a more urgent reason.
-// Otherwise, if machines kept breaking, they would block all other disruptions forever.
+// agingDelay is how long a candidate waits before it precedes more urgent reasons. Otherwise machines that keep
+// breaking would block all other disruptions.
 const agingDelay = time.Hour
 
-// View contains the use of the budgets of a namespace at one time. A View counts what it grants, so only one goroutine
-// may use it at a time.
+// View holds the use of the budgets of a namespace at one time. A View counts its own grants, so only one goroutine may
+// use it.
 type View struct {
 	now  time.Time
 	uses []*usage
-	// machines contains the machines of the namespace, and disrupted contains the UIDs of those that are disrupted.
+	// machines holds the machines of the namespace, and disrupted the UIDs of the disrupted ones.
 	machines  []*v1beta1.Machine
 	disrupted map[types.UID]bool
 }
 
-// usage is the current use of a budget. The numbers are valid if counted is true.
 type usage struct {
 	*Budget
 	counted                      bool
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace with these budgets and machines. The function granted, which may be nil,
-// reports whether a machine counts as disrupted although its object does not show the disruption yet.
+// NewView returns the view of a namespace. granted, which may be nil, reports whether a machine counts as disrupted
+// before its object shows it.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -94,7 +92,6 @@ func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.
 	return v
 }
 
-// count counts the machines that the budget selects, unless it has already counted them.
 func (v *View) count(u *usage) {
 	if u.counted {
 		return
@@ -112,9 +109,8 @@ func (v *View) count(u *usage) {
 	u.allowed = u.Allowed(u.selected)
 }
 
-// Ask divides the free room of the budgets among the candidates. It returns which of the candidates may be disrupted
-// now, and which may not. The parameter others contains candidates of other controllers. If one of these has precedence
-// over a candidate, Ask reserves room for it.
+// Ask divides the free room among the candidates of one controller, and returns those that may be disrupted and those
+// that may not. It reserves room for candidates in others that have precedence.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -145,9 +141,8 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 	return granted, denied
 }
 
-// compare orders candidates by precedence. Candidates that have waited longer than agingDelay come first, the
-// longest wait first, and the others are ordered by reason. Candidates with the same reason are ordered by
-// compareWithin.
+// compare orders candidates by precedence: first those that waited longer than agingDelay, longest first, then by
+// reason and compareWithin.
 func (v *View) compare(a, b Candidate) int {
 	overdue := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= agingDelay }
 	if overdue(a) && overdue(b) {
@@ -164,7 +159,6 @@ func (v *View) compare(a, b Candidate) int {
 	return cmp.Or(order, cmp.Compare(urgency(a), urgency(b)), compareWithin(a, b))
 }
 
-// compareWithin orders candidates of one reason.
 func compareWithin(a, b Candidate) int {
 	if a.Reason != b.Reason {
 		return 0
@@ -179,13 +173,13 @@ func compareWithin(a, b Candidate) int {
 	return 0 // Candidates keep the order in which their controller passed them.
 }
 
-// takeRoom takes room for the candidate in every budget that requires it, or returns a denial. Two kinds of
-// machines need no room: machines on which no pods run, and machines that are already disrupted and not exempt.
+// takeRoom takes room in every budget that requires it, or returns a denial. Machines without pods and machines that
+// are already disrupted need no room, unless exempt.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
 	}
-	// An exempt machine must not be deleted, even if its update in place has begun.
+	// Not even a begun update permits the deletion of an exempt machine.
 	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {
 		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemptionText(c.Machine, until)}
 	}
@@ -214,15 +208,13 @@ func (v *View) takeRoom(c Candidate) *Denial {
 type Use struct {
 	// Budget is the name of the budget.
 	Budget string
-	// Selected is how many machines the budget selects, Disrupted is how many of these are disrupted, and Allowed is how
-	// many of them may be disrupted.
+	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// Until is the next time at which a window changes whether the budget is in force, or zero if there is no such time.
+	// Until is when a window changes whether the budget is in force, or zero.
 	Until time.Time
 }
 
-// Uses returns the use of each budget that is in force and in which a candidate needs room, sorted by the name of the
-// budget.
+// Uses returns the use of each budget in force in which a candidate needs room, sorted by name.
 func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {

@@ -16,7 +16,6 @@ import (
 
 var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
 
-// machine returns a machine of a pool with the given changes. It has a Node and was created an hour ago.
 func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, UID: types.UID(name),
 		Labels: map[string]string{"pool": pool}, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
@@ -30,7 +29,7 @@ func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Mach
 
 func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
 
-// specChanged gives a machine a new specification that its provider has not processed yet.
+// specChanged gives a machine a new spec that its provider has not processed yet.
 func specChanged(m *v1beta1.Machine) { upToDate(m); m.Generation = 2 }
 
 func nodeless(m *v1beta1.Machine) { m.Status.NodeRef = nil }
@@ -46,10 +45,9 @@ func condition(kind string, status metav1.ConditionStatus, reason string, ago ti
 	}
 }
 
-// upToDate sets the condition UpToDate of a machine to True.
 var upToDate = condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate, 0)
 
-// remediated makes a health check find a machine unhealthy. The parameter ago is the age of its request.
+// remediated makes a health check find a machine unhealthy some time ago.
 func remediated(ago time.Duration) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonMachineHealthCheck, ago)
 }
@@ -60,7 +58,6 @@ func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// tornDown makes a machine fail for the given reason, and then starts its deletion.
 func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		leaving(m)
@@ -109,8 +106,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// budget returns a budget for one pool, or for all machines if pool is "". It limits disruptions for the given reasons,
-// or for all reasons if none is given.
+// budget returns a budget for one pool, or for all machines if pool is "". Without reasons, it limits all disruptions.
 func budget(t *testing.T, name, pool, limit string, reasons ...v1beta1.DisruptionReason) *Budget {
 	t.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
@@ -270,7 +266,7 @@ func TestDenialReportsItsEnd(t *testing.T) {
 	}
 }
 
-// The cost of a grant must not grow with the number of budgets that select none of the candidates.
+// BenchmarkTenThousandBudgets shows that budgets without a candidate cost nothing.
 func BenchmarkTenThousandBudgets(b *testing.B) {
 	machines := several(1000, "m", "a")
 	budgets := make([]*Budget, 10_000)

@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended accepts an event of a machine if its disruption has ended, because a waiting controller may now get the
-// room that the machine used.
+// Ended accepts an event if the machine's disruption has ended, because its room is free now.
 func Ended() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)

@@ -20,8 +20,7 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// apply carries out the plan with at most one write for each set. It first writes the sets that shrink, and then those
-// that grow.
+// apply carries out the plan with at most one write for each set. Sets that shrink are written before sets that grow.
 func (p *pass) apply(ctx context.Context, v *view) error {
 	wanted := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -43,7 +42,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// If the new replicas only include machines that the set has already received, the set deletes no machine.
+		// Counting machines that the set has already received deletes no machine.
 		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
@@ -67,10 +66,9 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 	return p.create(ctx, v, wanted[len(v.sets)])
 }
 
-// wantedSet returns the desired state of set i.
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
-	// Sets that are kept only for a rollback do not change.
+	// Do not change sets that are kept only for a rollback.
 	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
 	if inUse {
 		propagate(set, d)
@@ -91,8 +89,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	}
 	v.declareOutdated(set, i, inUse)
 	if surge := v.replacementSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
-		// The set uses this annotation only when its replicas change, so a change of the annotation alone is not
-		// worth a write.
+		// The set reads this annotation only when its replicas change, so a change of the annotation alone is not worth
+		// a write.
 		if surge > 0 {
 			annotate(set, v1beta1.AnnotationExchangeSurge, strconv.Itoa(int(surge)))
 		} else {
@@ -100,9 +98,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		}
 	}
 	if i == v.sizedForIndex() {
-		// If only this annotation differs, the write is made only while another set has replicas. During a rollout,
-		// the deployment must know whether its replicas have changed. Otherwise it would resize the sets for the
-		// same change again and again.
+		// During a rollout, this annotation records that the sets were already resized for the current replicas.
+		// Without it, every pass would resize them again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -116,8 +113,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	return set
 }
 
-// replacementSurge returns how many machines set i should have in addition to replicas. These machines are
-// replacements that are created before the replaced machines are deleted.
+// replacementSurge returns how many machines set i needs in addition to replicas, because replacements are created
+// before the old machines are deleted.
 func (v *view) replacementSurge(i int) int32 {
 	if i != v.current {
 		return 0
@@ -125,18 +122,16 @@ func (v *view) replacementSurge(i int) int32 {
 	return v.plan.ReplacementSurge
 }
 
-// annotate writes the role of a set in a hand-over into the annotations of the set.
 func (r Role) annotate(set *v1beta1.MachineSet) {
 	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
 }
 
-// currentReplacesLost reports whether the current set must replace a machine that an old set has lost.
 func (v *view) currentReplacesLost() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// sizedForIndex returns the index of the set whose annotation records for how many replicas the sets were sized. This
-// is the newest set after the pass. If the newest set is still to be created, sizedForIndex returns -1.
+// sizedForIndex returns the index of the newest set after the pass, or -1 if the pass must still create that set. An
+// annotation of that set records for how many replicas the sets were sized.
 func (v *view) sizedForIndex() int {
 	switch {
 	case v.setToCreate != nil:
@@ -147,12 +142,10 @@ func (v *view) sizedForIndex() int {
 	return len(v.sets) - 1
 }
 
-// mayStartRevision reports whether the wanted template may become the newest revision now.
 func (v *view) mayStartRevision() bool {
 	return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == ""
 }
 
-// activeSets returns the sets that will have replicas after the plan has been carried out.
 func (v *view) activeSets() (active []int) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -169,7 +162,6 @@ func (v *view) activeSets() (active []int) {
 	return active
 }
 
-// create creates the set of a new revision.
 func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	set := v.setToCreate
 	if set == nil {
@@ -202,21 +194,21 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	return err
 }
 
-// unacceptable reports whether the API server would reject the same write again if it were repeated.
+// unacceptable reports whether the API server would reject the same write again.
 func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// noteRejection records why the API server rejected a set. Only the first rejection of a pass is reported.
+// noteRejection records the first error of the pass with which the API server rejected a set.
 func (v *view) noteRejection(reason string, err error) {
 	if v.rejected == nil {
 		v.rejectedReason, v.rejected = reason, err
 	}
 }
 
-// resolveNameCollision handles the case that a set with the name of the set to create already exists. If that set
-// belongs to the deployment and was missing in the cache, the next pass finds it. Otherwise resolveNameCollision
-// increases the collision count, so that the next pass uses another name.
+// resolveNameCollision handles a set that already has the name of the set to create. A set of the deployment that the
+// cache lacked is found by the next pass. For any other set, the collision count is increased, so the next pass uses
+// another name.
 func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	d := p.deployment
 	v.cannotCreateReason = fmt.Sprintf("a MachineSet with the name %s exists already", v.setToCreate.Name)
@@ -228,8 +220,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	case err != nil:
 		return fmt.Errorf("get the set that has the name %s: %w", v.setToCreate.Name, err)
 	}
-	// A set of the deployment that has lost its owner reference is adopted. If a new set were created instead, all
-	// machines would be replaced.
+	// Adopt a set of the deployment that has lost its owner reference. A new set would replace all machines.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
 		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && newerThan(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // Use live lists until the cache has the set.
@@ -254,15 +245,13 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	return nil
 }
 
-// mayAdopt reports whether the deployment may adopt the set: the set has no owner and matches the selector, and a
-// list from the API server would contain it.
+// mayAdopt reports whether the set has no owner, matches the selector, and would appear in a list from the API server.
 func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
 		selector.Matches(labels.Set(set.Labels))
 }
 
-// cleanUp deletes old sets beyond the revision history limit.
 func (p *pass) cleanUp(ctx context.Context, v *view) error {
 	for _, set := range v.expired(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
 		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
@@ -275,15 +264,14 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 	return nil
 }
 
-// patchSet writes the difference between the two versions of a set. It fails if another client has changed the set
-// since it was read.
+// patchSet patches a set. The patch fails if another client has changed the set since it was read.
 func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
 	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	p.noteAmbiguous(err)
 	return err
 }
 
-// noteAmbiguous marks the cache as not trusted if, after the error, it is unknown whether the write succeeded.
+// noteAmbiguous marks the cache as not trusted if the error does not show whether the write succeeded.
 func (p *pass) noteAmbiguous(err error) {
 	if freshness.Ambiguous(err) {
 		p.known.cache.Invalidate()

@@ -20,9 +20,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// claim returns the sets that the deployment owns. It adopts sets without an owner that match the selector, and
-// releases owned sets that no longer match. Only the owner reference decides which deployment owns a set, so two
-// deployments with the same selector do not fight over it.
+// claim returns the sets that the deployment owns, after it has adopted and released sets. Ownership depends only on
+// the owner reference, so two deployments with the same selector do not compete for a set.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -49,8 +48,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets whose controller is the deployment. If the cache is not confirmed, it uses a live
-// list. In this case, it also records the sets that have the deployment's label but no owner.
+// ownedSets returns the sets that the deployment controls. Unless the cache is confirmed, they come from a live list,
+// and p.unowned gets the sets with the deployment's label but no owner.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -76,8 +75,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			p.unowned = append(p.unowned, set)
 		}
 	}
-	// The live list does not contain sets that have lost the deployment's label. They are found in the cache, by
-	// their owner.
+	// The live list lacks sets that have lost the deployment's label. The cache finds them by their owner.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -95,8 +93,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt adopts the sets that match the selector and have no owner. Before the adoption, it reads the deployment
-// from the API server to check that the deployment still exists.
+// adopt adopts the sets that match the selector and have no owner, after a live read has confirmed that the deployment
+// still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -136,12 +134,10 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 	return adopted, nil
 }
 
-// unowned reports whether the set has no owner and is not being deleted.
 func unowned(set *v1beta1.MachineSet) bool {
 	return metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp.IsZero()
 }
 
-// release removes the owner reference from a set that no longer matches the selector.
 func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	free := set.DeepCopy()
 	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool {
@@ -153,15 +149,14 @@ func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	return nil
 }
 
-// machinesOf returns the machines of the sets, grouped by the UID of their set. The caller must not change the
-// machines.
+// machinesOf returns the machines by the UID of their set. The caller must not change the machines.
 func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
 	namespace := p.deployment.Namespace
 	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
 	if len(sets) == 0 {
 		return found, nil
 	}
-	// The version of the cache is read before the lists, so the lists are at least as new as this version.
+	// Read the cache version before the lists, so that the lists are at least as new as this version.
 	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
@@ -173,8 +168,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = withoutPreserved(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// If the deployment canceled a hand-over, the set may have handed machines over before it observed the
-	// cancellation. The cache may not contain the owner of these machines yet.
+	// Before a set observed the cancellation of its order, it may have handed machines over. The cache may still show
+	// their old owner.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen
@@ -213,16 +208,14 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	return found, nil
 }
 
-// orderTakenBack reports whether the set has observed that its order was canceled, so that it hands over no more
-// machines.
+// orderTakenBack reports whether the set's hand-over was canceled and the set has observed this.
 func orderTakenBack(set *v1beta1.MachineSet) bool {
 	order, ok := handover.OrderOf(set.Annotations)
 	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
-// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
-// autoscaler annotates machines for deletion before it lowers replicas. If the cache did not contain the annotation
-// yet, a machine without the annotation would be deleted instead, perhaps from another set.
+// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's spec. An autoscaler
+// annotates machines for deletion before it lowers replicas, so an older cache may lack the annotations.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
@@ -230,9 +223,8 @@ func (p *pass) cacheAsNewAsSpec() bool {
 	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
-// mayShrink reports whether the deployment may have to choose machines for deletion. That is possible if its sets have
-// more replicas than the deployment, or had more when they were last sized. If all machines are to be deleted, there is
-// nothing to choose.
+// mayShrink reports whether the deployment may have to choose machines for deletion. There is nothing to choose if all
+// machines are deleted.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false
@@ -245,7 +237,6 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
-// withoutPreserved removes preserved machines from the list, because they no longer count as machines of their set.
 func withoutPreserved(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(machines, preservation.Preserved)
 }

@@ -13,14 +13,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// conditions writes conditions into the status of one deployment.
 type conditions struct {
 	status     *v1beta1.MachineDeploymentStatus
 	generation int64
 	now        time.Time
 }
 
-// put writes a condition.
 func (c conditions) put(condition metav1.Condition) {
 	condition.Message = wording.Brief(condition.Message)
 	condition.ObservedGeneration = c.generation
@@ -32,7 +30,7 @@ func (c conditions) find(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(c.status.Conditions, kind)
 }
 
-// set writes a condition with status True or False, and with the reason for that status.
+// set writes the condition with status True and the reason, or with status False and the reason otherwise.
 func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	if !isTrue {
@@ -41,8 +39,7 @@ func (c conditions) set(kind string, isTrue bool, reason, otherwise, message str
 	c.put(condition)
 }
 
-// setOnce writes a condition that is not present until its status is True for the first time. Each of the statuses
-// True and False has its own reason and message.
+// setOnce writes the condition like set, but omits a condition that has never been True.
 func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, falseMessage string) {
 	if !isTrue && c.find(kind) == nil {
 		return
@@ -53,8 +50,6 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut writes the condition RollingOut. The condition tells whether machines are being replaced, and what the
-// rollout is doing or waiting for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
@@ -74,8 +69,8 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen writes the condition Frozen, whose reason is what stops the creation of machines and rollouts. The controller
-// that set the freeze label may have written the condition already, with a more specific reason.
+// frozen writes the condition Frozen. The controller that set the freeze label may already have written a more specific
+// reason, which is kept.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel &&
 		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
@@ -85,7 +80,6 @@ func (c conditions) frozen(v *view) {
 		"The freeze has ended: machines are created and rollouts continue.")
 }
 
-// ofSets writes the conditions that summarize all sets of the deployment.
 func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	replicas := v.state.Replicas
 	var deleting int32
@@ -122,9 +116,8 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready writes the conditions that summarize the deployment. They get the reason and the message of the condition
-// that explains them. If the deployment already matches its specification, a pause or a freeze does not affect
-// these conditions.
+// ready writes the conditions that summarize the deployment, with the reason and message of the condition that explains
+// them. A pause or freeze does not matter once the deployment matches its spec.
 func (c conditions) ready(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
@@ -159,18 +152,16 @@ func (c conditions) ready(v *view, r rollout) {
 	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
-// summarize writes the kstatus conditions, from which GitOps tools determine whether the deployment is finished.
-// Exactly one of these three conditions is True.
+// summarize writes the kstatus conditions, by which GitOps tools wait for the deployment. Exactly one of the three is
+// True.
 func (c conditions) summarize(ready, stuck bool, reason, message string) {
 	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
 	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
 	c.setOnce(v1beta1.ConditionStalled, !ready && stuck, reason, reason, message, "")
 }
 
-// olderThanRolloutAfter returns a message about machines that are kept although their instances are older than
-// spec.rolloutAfter. If there are no such machines, it returns "". With the strategy InPlace, the machines move to
-// the new revision, but the provider changes nothing. The message tells users who expect new instances that no
-// instance will be replaced.
+// olderThanRolloutAfter returns a message if spec.rolloutAfter has no effect because the strategy InPlace replaces no
+// instances. Otherwise it returns "".
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""
@@ -190,7 +181,6 @@ func (v *view) olderThanRolloutAfter() string {
 		wording.Count(old, "machine"))
 }
 
-// launchedBefore reports whether the machine's current instance was launched before t.
 func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
 	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
 		return false

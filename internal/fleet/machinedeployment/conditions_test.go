@@ -12,8 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// After a restart of a deployment that is updated in place, a condition reports that no instance is replaced. (rule
-// only-template-changes-roll)
+// Rule: only-template-changes-roll.
 func TestInPlaceReportsThatRolloutAfterReplacesNothing(t *testing.T) {
 	past := metav1.NewTime(noon.Add(30 * time.Minute))
 	old := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon) }

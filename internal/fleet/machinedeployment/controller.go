@@ -26,10 +26,9 @@ import (
 // Name is the name of the controller. The metrics of its work queue and its events contain the same name.
 const Name = "machinedeployment"
 
-// retryConflict is the delay before the next pass after a write conflict.
 const retryConflict = 100 * time.Millisecond
 
-// frozenPoll is the interval at which a deployment checks whether the process may add and replace machines again.
+// frozenPoll is how often a frozen deployment checks whether the process may add and replace machines again.
 const frozenPoll = 10 * time.Second
 
 // DefaultConcurrency is the default of Options.Concurrency.
@@ -44,26 +43,23 @@ type Options struct {
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
-	// version is unknown. If the version is unknown, decisions that depend on it use live reads. If the field is nil,
-	// Register sets it from the manager's cache.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if
+	// unknown. With an unknown version, the controller uses live reads. Register sets a nil field from the manager's
+	// cache.
 	MachineCacheVersion func() string
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
-	// machines now. An empty reason means that the process may add and replace machines. If the field is nil, the
-	// process may always do so.
+	// machines. An empty reason or a nil field stops nothing.
 	Stopped func() (reason, message string)
-	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. The function may
-	// send a request, but must not block for long. The function is nil if there is no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. It may send a request but
+	// must not block for long. The field is nil without a target cluster.
 	ServerVersion func(context.Context) string
-	// If NoOutdatedTaints is true, Nodes of old revisions are not tainted during a rollout, and existing taints are
-	// removed.
+	// NoOutdatedTaints turns off taints on the Nodes of old revisions during a rollout. Existing taints are removed.
 	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote. For each of these writes, the process used
-	// only data that was already in its cache. The field may be nil.
+	// Decided records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
 	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -128,7 +124,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("get the deployment: %w", err)
 	}
 	if !d.DeletionTimestamp.IsZero() {
-		// The garbage collector deletes the sets and machines.
 		r.forget(req)
 		return reconcile.Result{}, nil
 	}
@@ -145,7 +140,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		known.cache.Confirm(p.cacheMark)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
-		// The write of the other client also triggers an event, and so another pass.
 		logf.FromContext(ctx).V(1).Info("Retrying after a change by another client", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
@@ -155,12 +149,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// errStale is the error of a pass if the API server has a newer version of the deployment than the cache.
 var errStale = errors.New("the cached deployment is out of date")
 
-// checkCurrent reads the deployment live, and returns errStale unless the generation is the same as in the cache.
-// If the deployment has been deleted, a pass would create sets without an owner. If the cached version is old, a
-// pass would undo changes that were already carried out.
+// checkCurrent returns errStale unless the API server has the same generation of the deployment as the cache. A pass
+// over a deleted deployment would create sets without an owner. A pass over an old version would undo changes.
 func (p *pass) checkCurrent(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {

@@ -12,10 +12,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// readDisruption determines which machines must not be disrupted now because of budgets. Candidates are the machines of
-// old revisions, and the machines of the wanted revision that are marked for replacement. The sets ask the budgets
-// again before they actually disrupt a machine. The deployment asks the budgets as well, so that it does not begin
-// a rollout that cannot advance, and so that it can report what the rollout waits for.
+// readDisruption determines which machines the budgets protect now. The sets ask the budgets again before each
+// disruption. The deployment asks too, so that it does not begin a rollout that cannot advance.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()
@@ -69,12 +67,11 @@ func (p *pass) asker() disruption.Asker {
 	return disruption.Asker{Kind: "MachineDeployment", NamespacedName: client.ObjectKeyFromObject(p.deployment)}
 }
 
-// waitingDeployments returns the deployments in a machine's namespace that wait for room in a budget.
 func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []reconcile.Request {
 	return r.Ledger.Requests("MachineDeployment", o.GetNamespace())
 }
 
-// candidates returns the machines that the deployment may want to disrupt.
+// candidates returns the machines of old revisions and the machines that are marked for replacement.
 func (v *view) candidates() (candidates []disruption.Candidate) {
 	if v.state.Strategy == v1beta1.StrategyOnDelete {
 		return nil // An administrator deletes the machines, which budgets do not prevent.
@@ -95,7 +92,6 @@ func (v *view) candidates() (candidates []disruption.Candidate) {
 	return candidates
 }
 
-// setOf returns the index of each machine's set, by the UID of the machine.
 func (v *view) setOf() map[types.UID]int {
 	setOf := map[types.UID]int{}
 	for i, set := range v.sets {
@@ -106,7 +102,6 @@ func (v *view) setOf() map[types.UID]int {
 	return setOf
 }
 
-// waitingFor appends the explanation of a denial to Plan.Waiting.
 func (v *view) waitingFor(waiting string) string {
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting

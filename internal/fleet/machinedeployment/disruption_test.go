@@ -6,7 +6,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A set with the given number of machines, all of them available.
 func one(replicas int32, change ...func(*Set)) Set {
 	s := Set{Name: "a", Replicas: replicas, Least: replicas, Most: replicas, Live: replicas, Ready: replicas,
 		Available: replicas}
@@ -20,8 +19,7 @@ func recorded(n int32) func(*Set) { return func(s *Set) { s.ReplacementSurge = n
 
 func markedForReplacement(n int32) func(*Set) { return func(s *Set) { s.MarkedForReplacement = n } }
 
-// Rules: exchange-makes-the-other-first, scale-down-asks-no-budget. Replicas of the set are raised and lowered again,
-// within the bounds of a rollout.
+// Rules: exchange-makes-the-other-first, scale-down-asks-no-budget.
 func TestDeploymentReplacesMarkedMachines(t *testing.T) {
 	surge := func(s, u int32) Bounds { return Bounds{MaxSurge: s, MaxUnavailable: u} }
 	live := func(live, available int32) func(*Set) {
@@ -114,8 +112,7 @@ func TestDeniedRolloutDoesNotBegin(t *testing.T) {
 	}
 }
 
-// Rule: denied-hand-over-taken-back. If budgets deny the hand-over after the order was given, the deployment cancels
-// the order.
+// Rule: denied-hand-over-taken-back.
 func TestDeniedHandOverIsTakenBack(t *testing.T) {
 	s := bySelection(func(old, _ *Set) { old.BySelection, old.Denied = false, 4 })
 	plan := MakePlan(s)

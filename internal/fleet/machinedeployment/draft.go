@@ -9,14 +9,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// draft is a plan under construction. The sets of the draft have the replicas that the plan has given them so far.
-// All changes of replicas use the methods grow and shrink, which keep the bounds.
+// draft is a plan under construction. Only grow and shrink change replicas, because they keep the bounds.
 type draft struct {
 	State
-	before []int32    // present replicas, by set
-	roles  []Role     // present roles, by set
-	why    [][]string // reasons of changes, by set
-	// awaitsSelection is true if the rollout waits only for an administrator to select machines.
+	before          []int32    // present replicas, by set
+	roles           []Role     // present roles, by set
+	why             [][]string // reasons of changes, by set
 	awaitsSelection bool
 }
 
@@ -29,7 +27,6 @@ func newDraft(s State) *draft {
 			d.Sets[i].Replicas = 0
 		}
 		d.before[i] = d.Sets[i].Replicas
-		// A set keeps its role in a hand-over only if the plan assigns it again.
 		d.roles[i], d.Sets[i].Role = d.Sets[i].Role, Role{}
 		if s.Strategy == v1beta1.StrategyInPlace {
 			d.Sets[i].Available -= d.Sets[i].Updating
@@ -39,8 +36,8 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling returns the maximum number of machines that the set can have until the next write of the deployment. The
-// controller of the set may not have acted on its current replicas yet, or may still act on earlier replicas.
+// ceiling returns the maximum number of machines that the set can have before the deployment's next write. The set's
+// controller may still act on earlier replicas.
 func ceiling(s Set) int32 {
 	if s.BeingDeleted {
 		return s.Live
@@ -48,12 +45,10 @@ func ceiling(s Set) int32 {
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions returns the number of live machines that the set must still delete, or may delete because of
-// earlier replicas.
+// pendingDeletions returns how many live machines the set must still delete, or may delete because of earlier replicas.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
-// guaranteedAvailable returns the number of machines that are certain to be available after the set's pending
-// deletions.
+// guaranteedAvailable returns how many machines stay available whatever machines the set deletes next.
 func guaranteedAvailable(s Set) int32 {
 	if s.BeingDeleted {
 		return 0
@@ -61,9 +56,7 @@ func guaranteedAvailable(s Set) int32 {
 	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.UnavailableFirst))
 }
 
-// harmlessReplicas returns the lowest number of replicas at which the set would currently delete no available machine.
-// If a machine becomes available before the set chooses which machines to delete, the set does not choose the
-// machine.
+// harmlessReplicas returns the lowest replicas at which the set deletes no available machine.
 func harmlessReplicas(s Set) int32 {
 	if s.Available == 0 {
 		return 0
@@ -79,20 +72,16 @@ func (d *draft) sum(of func(Set) int32) int32 {
 	return n
 }
 
-// capacity returns how many machines may be added in all sets together. The result is negative if there are too many
-// machines.
+// capacity returns how many machines may be added in all sets together. The number is negative if there are too many.
 func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
-// minAvailable returns how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
-// mustStayAvailable returns the part of a message that explains minAvailable.
 func (d *draft) mustStayAvailable() string {
 	return fmt.Sprintf("at least %d must stay available (replicas %d − maxUnavailable %d)", d.minAvailable(), d.Replicas,
 		d.MaxUnavailable)
 }
 
-// machinesAre returns a text with a number of machines and the verb, such as "1 machine is" or "3 machines are".
 func machinesAre(n int32) string {
 	if n == 1 {
 		return "1 machine is"
@@ -100,9 +89,6 @@ func machinesAre(n int32) string {
 	return wording.Count(n, "machine") + " are"
 }
 
-// blockedDeletions returns how many surplus machines are not deleted yet because too few machines would stay available.
-// It counts only machines of the sets for which included is true. A deletion is blocked if the machine became
-// available after the deployment lowered the set's replicas.
 func (d *draft) blockedDeletions(included func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {
@@ -119,8 +105,8 @@ func (d *draft) blockedDeletions(included func(i int) bool) int32 {
 	return min(among, max(0, all-max(0, available-d.minAvailable())))
 }
 
-// grow raises the replicas of set i to at most the given number, as far as maxSurge and a freeze permit. It returns the
-// size of the change.
+// grow raises the replicas of set i towards the given number, within maxSurge and unless creation is frozen. It returns
+// the change.
 func (d *draft) grow(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
 	if set.BeingDeleted || d.Frozen {
@@ -135,8 +121,7 @@ func (d *draft) grow(i int, to int32, why string) int32 {
 	return n
 }
 
-// shrink lowers the replicas of set i to at least the given number, as far as maxUnavailable permits. It returns the
-// size of the change.
+// shrink lowers the replicas of set i towards the given number, within maxUnavailable. It returns the change.
 func (d *draft) shrink(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
 	if set.BeingDeleted {
@@ -153,8 +138,7 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 	if n <= 0 {
 		return 0
 	}
-	// Until the set's controller observes the change, it may still create machines up to the higher number. For the same
-	// reason, grow does not raise Least.
+	// Until the set's controller observes the change, it may still create machines up to the old replicas.
 	set.Most = max(set.Most, set.Replicas)
 	set.Replicas -= n
 	d.addReason(i, why)
@@ -167,7 +151,6 @@ func (d *draft) addReason(i int, why string) {
 	}
 }
 
-// grew reports whether the plan increases the replicas of any set.
 func (d *draft) grew() bool {
 	for i, set := range d.Sets {
 		if set.Replicas > d.before[i] {
@@ -177,8 +160,7 @@ func (d *draft) grew() bool {
 	return false
 }
 
-// scales returns the changes of replicas. The sets that shrink come first, beginning with the oldest set, followed
-// by the sets that grow.
+// scales returns the changes of replicas: first the sets that shrink, oldest first, then the sets that grow.
 func (d *draft) scales() []Scale {
 	var down, up []Scale
 	for i, set := range d.Sets {
@@ -193,7 +175,6 @@ func (d *draft) scales() []Scale {
 	return append(down, up...)
 }
 
-// rolesNow returns the role in a hand-over that the plan gives to each set.
 func (d *draft) rolesNow() []Role {
 	roles := make([]Role, len(d.Sets))
 	for i, set := range d.Sets {

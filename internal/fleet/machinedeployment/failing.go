@@ -17,31 +17,26 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresInARow is the number of consecutive launch failures of a new revision at which the rollout stops.
+// failuresInARow is the number of consecutive launch failures that stops the rollout of a revision.
 const failuresInARow = 3
 
-// launchFailure describes a machine of a set that failed to launch.
 type launchFailure struct {
 	set     types.UID
 	machine v1beta1.FailedMachine
 }
 
-// failures contains the machines of one set that failed to launch, by name. A name is never used again. The set
-// replaces these machines, so they rarely exist at the same time. The status of the deployment lists them until a
-// machine of the set becomes Ready.
+// failures holds the machines of one set that failed to launch, by name. The set replaces these machines, but the
+// status lists them until a machine of the set becomes Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow
-	// machines have failed since that time.
+	// recovered means that a machine became Ready and fewer than failuresInARow machines have failed since then.
 	recovered bool
-	// ready contains the names of the machines that were Ready during the last pass. The map is nil before the
-	// first pass. superseded contains the names of those existing machines that failed before another machine
-	// became Ready.
+	// ready holds the names of the machines that were Ready in the last pass, and is nil before the first pass.
+	// superseded holds existing machines that failed before another machine became Ready.
 	ready, superseded map[string]bool
 }
 
-// restore reads the failures from a status, unless the failures of this set are already recorded.
 func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
 	if f.set == set.UID {
 		return
@@ -56,7 +51,6 @@ func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMa
 	}
 }
 
-// gone returns the recorded failures whose machines no longer exist or are being deleted.
 func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var gone []v1beta1.FailedMachine
 	for name, failed := range f.machines {
@@ -69,16 +63,15 @@ func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return gone
 }
 
-// observe records the failures of the set's machines. It also records the failures in the parameter seen, which
-// events reported. The machines of these failures may no longer exist. It returns the number of consecutive
-// failures, and the time at which a machine last became Ready.
+// observe records the failures of existing machines and of machines in seen, which events reported. It returns the
+// number of consecutive failures and the time at which a machine last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
 	ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
 	if f.sawReady(machines) {
-		// Do not compare times here, because the provider's clock may have been set back in the meantime.
+		// Do not compare times, because the provider's clock may have been set back.
 		f.recovered = f.recovered || len(f.machines) > 0
 		for name := range f.machines {
 			f.superseded[name] = true
@@ -100,7 +93,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		before, known := f.machines[m.Name]
 		switch {
 		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
-			// An unlaunchable machine may recover without being replaced, so it counts only while it is unlaunchable.
+			// An unlaunchable machine may recover without being replaced.
 			inARow++
 		case ok && !known && !f.superseded[m.Name]:
 			f.machines[m.Name] = failed
@@ -120,8 +113,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// sawReady reports whether any machine is Ready that was not Ready during the previous pass. It also updates the
-// record of Ready machines.
+// sawReady reports whether a machine has become Ready since the previous pass, and records the Ready machines.
 func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	ready, superseded := map[string]bool{}, map[string]bool{}
 	for _, m := range machines {
@@ -137,8 +129,6 @@ func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	return became
 }
 
-// updatesRejected returns how many machines could not be updated in place. Such a machine may recover without being
-// replaced, so it counts only until its update succeeds.
 func updatesRejected(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
 		if handover.UpdateRejected(m) {
@@ -148,7 +138,6 @@ func updatesRejected(machines []*v1beta1.Machine) (n int) {
 	return n
 }
 
-// forgetOldest keeps only the newest failures, up to the number at which a revision counts as failing.
 func (f *failures) forgetOldest() {
 	newestFirst := slices.SortedFunc(maps.Values(f.machines), func(a, b v1beta1.FailedMachine) int {
 		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Name, b.Name))
@@ -158,10 +147,9 @@ func (f *failures) forgetOldest() {
 	}
 }
 
-// failing reports whether the revision is failing: enough machines failed in a row, and no machine of the revision has
-// become Ready since. After a restart, this fact is restored from the condition Progressing. The time of that condition
-// comes from the manager's clock. The time at which a machine became Ready comes from the provider's clock, which may
-// be slow. Therefore an observed recovery takes precedence over these times.
+// failing reports whether enough machines failed in a row and none has become Ready since then. After a restart, the
+// condition Progressing provides this state. Its time and the Ready times come from different clocks, so an observed
+// recovery takes precedence.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow
@@ -171,8 +159,7 @@ func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDepl
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
-// readySince returns the time at which the machine became Ready. It returns false if the machine is not Ready or not up
-// to date.
+// readySince returns when the machine became Ready, or false if it is not Ready and up to date.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -190,9 +177,8 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch returns the failure of a machine that failed before its Node was Ready. This includes machines
-// whose replacement a health check requested before the Node was Ready. If a health check requested the
-// replacement, the machine is soon deleted, and is never in the phase Failed. For any other machine, ok is false.
+// failedToLaunch returns the failure of a machine whose Node never became Ready, or false. A machine that a health
+// check found unhealthy counts too: it is deleted before its phase becomes Failed.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -205,9 +191,8 @@ func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) 
 	return failed, false
 }
 
-// requestedByHealthCheck reports whether a reason of the condition RemediationRequested concerns the health of the
-// machine. An administrator may request the replacement of any machine. Such a request does not indicate a problem of
-// the revision.
+// requestedByHealthCheck reports whether a health check requested the remediation. A request by an administrator does
+// not mean that the revision is broken.
 func requestedByHealthCheck(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation:
@@ -216,7 +201,6 @@ func requestedByHealthCheck(reason string) bool {
 	return false
 }
 
-// isLaunchFailure reports whether a failure means that the machine's Node never became Ready.
 func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	switch reason {
 	case v1beta1.FailureCreateError, v1beta1.FailureInsufficientResources, v1beta1.FailureJoinClusterTimeout:
@@ -225,9 +209,8 @@ func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// lastChangedAt returns the time at which the provider last changed the machine's status. This time comes from the
-// provider's clock, like the times at which machines become Ready. If there is no such time, lastChangedAt returns the
-// machine's creation time, which comes from the API server's clock.
+// lastChangedAt returns when the provider last changed the machine's status, by the provider's clock. Without such a
+// time, it returns the creation time, by the API server's clock.
 func lastChangedAt(m *v1beta1.Machine) time.Time {
 	var last time.Time
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// machine returns a machine. Its conditions changed at the given number of minutes after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 		CreationTimestamp: metav1.NewTime(noon)}}
@@ -47,14 +46,12 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// seenFailing returns an event's report that a machine failed to launch, at the given number of minutes after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
 	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError),
 		Time: &at}}
 }
 
-// unhealthyFor makes a health check request the replacement of a machine whose Node has never been Ready.
 func unhealthyFor(reason string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase = v1beta1.MachineProvisioned
@@ -187,8 +184,6 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// A new process continues the count, because the status lists the machines that failed and were replaced.
-//
 // Rule: progress-survives-restart.
 func TestFailuresInARowSurviveRestart(t *testing.T) {
 	d := deployment("b")
@@ -196,8 +191,6 @@ func TestFailuresInARowSurviveRestart(t *testing.T) {
 	one := int32(1)
 	set.Spec.Replicas = &one
 	sets := []*v1beta1.MachineSet{old, set}
-	// Each machine fails one minute after the previous machine, which the set has already replaced. A new process runs
-	// each pass.
 	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
 		machines := map[types.UID][]*v1beta1.Machine{
 			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady),
@@ -234,14 +227,13 @@ func TestFailuresInARowSurviveRestart(t *testing.T) {
 				len(v.failedAndGone), test.failing, test.gone)
 		}
 	}
-	// Failures of one revision do not count as failures of another revision.
 	if v := viewed(t, deployment("a"), sets, nil); v.state.Failing {
 		t.Error("the old revision counts as failing")
 	}
 }
 
-// If a health check requests the replacement of a machine, the machine is deleted before its phase can become Failed.
-// Therefore the event about the request must count, and a new process restores the failure from the status.
+// A health check's request leads to the deletion of the machine before its phase becomes Failed, so the request must
+// count.
 //
 // Rule: failing-revision-stops.
 func TestMachinesReplacedByHealthChecksCount(t *testing.T) {
@@ -288,8 +280,7 @@ func TestStatusListsAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// Failures can be recorded in the first pass, even if no failures were restored and the set does not have a UID yet.
-// This is the case in a preview.
+// A preview may record failures before any are restored, for a set without a UID.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}
@@ -300,8 +291,7 @@ func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	}
 }
 
-// The time at which a machine became Ready comes from the provider's clock. The time of the condition Progressing comes
-// from the manager's clock, which may be minutes ahead.
+// The Ready time comes from the provider's clock, and the time of Progressing from the manager's clock.
 //
 // Rule: failing-revision-stops.
 func TestReadyMachineEndsFailureDespiteClockDifference(t *testing.T) {

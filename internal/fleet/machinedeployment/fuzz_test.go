@@ -9,9 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps: controllers act late on what
-// they have read, machines fail, and the deployment is changed. The world checks the bounds at every write. When the
-// changes and failures have stopped, the deployment must reach its desired state.
+// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps with slow controllers and
+// failing machines. Every write must keep the bounds. Afterwards, the deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -23,7 +22,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzInPlace (rule in-place-hands-over, rule updating-counts-as-unavailable) runs random steps with hand-overs.
+// FuzzInPlace (rule in-place-hands-over, rule updating-counts-as-unavailable) runs random steps of updates in place.
 func FuzzInPlace(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -33,8 +32,8 @@ func FuzzInPlace(f *testing.F) {
 	})
 }
 
-// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) runs random steps with
-// hand-overs while machines are selected and deselected.
+// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) runs random steps of
+// updates in place of selected machines.
 func FuzzInPlaceBySelection(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -44,9 +43,8 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestCrashAfterAnyStep (rule in-place-hands-over) runs the same rollout in place many times. In each run, all
-// controllers are restarted after a different step. Each rollout must have the same result, and the number of machines
-// must be the same at every step.
+// TestCrashAfterAnyStep (rule in-place-hands-over) repeats one rollout and restarts all controllers after a different
+// step each time. Every rollout must have the same result and keep the number of machines.
 func TestCrashAfterAnyStep(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
@@ -110,7 +108,7 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 	w.checkDone()
 }
 
-// randomStep runs one randomly chosen step and returns its name. The name of a manual change begins with a dash.
+// randomStep runs one random step and returns its name. Names of manual changes begin with a dash.
 func (w *world) randomStep(r *rand.Rand) string {
 	var set *simulatedSet
 	var machine *simulatedMachine
@@ -181,9 +179,8 @@ func (w *world) randomStep(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// The simulation does not delete a machine between the choice of victims by its set and their deletion. In reality
-		// this time is only milliseconds long, and no deployment can know that an administrator deletes other machines during
-		// this time.
+		// The simulation deletes no machine between a set's choice of victims and their deletion. In reality this takes
+		// milliseconds, and no deployment can prevent it.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:
@@ -208,8 +205,6 @@ func (w *world) randomStep(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// endFailures makes unhealthy machines healthy, and makes sets replace failed machines. With strategy OnDelete it also
-// deletes an old machine, and with orchestration Manual it selects old machines.
 func (w *world) endFailures() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
@@ -230,7 +225,6 @@ func (w *world) endFailures() {
 	}
 }
 
-// checkDone fails unless the deployment has its desired state.
 func (w *world) checkDone() {
 	w.t.Helper()
 	for _, s := range w.sets {

@@ -14,13 +14,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hashVersion is the version of the algorithm of TemplateHash. The version is recorded on every set, but only for
-// information. The set of a template is found by comparing rolloutFields, never by its hash. Therefore a change of
-// the algorithm does not create a new revision.
+// hashVersion is the version of TemplateHash, recorded on every set for information. Sets are matched by rolloutFields
+// and not by the hash, so another version causes no rollout.
 const hashVersion = "1"
 
-// rolloutFields contains the fields of a template that define a revision: a change of one of them creates a new
-// revision. Two values of rolloutFields are equal if and only if they have the same meaning.
+// rolloutFields holds the fields of a template whose change creates a new revision. Equal values have the same meaning,
+// and the reverse.
 type rolloutFields struct {
 	Provider     string `json:"provider,omitempty"`
 	ProviderSpec string `json:"providerSpec,omitempty"` // canonical
@@ -44,11 +43,10 @@ func rolloutFieldsOf(spec *v1beta1.MachineSpec) rolloutFields {
 	return r
 }
 
-// sameRevision reports whether two specs belong to the same revision, so that a rollout from one to the other would
-// replace no machines.
+// sameRevision reports whether a change from one spec to the other would replace no machines.
 func sameRevision(a, b *v1beta1.MachineSpec) bool {
-	// The API server returns equal objects as equal bytes, so the comparison of the meaning, which is expensive, is
-	// rarely needed.
+	// Compare the bytes first: comparing the meaning is expensive, and the API server returns equal objects as equal
+	// bytes.
 	if a.ProviderSpec != nil && b.ProviderSpec != nil && bytes.Equal(a.ProviderSpec.Raw, b.ProviderSpec.Raw) {
 		x, y := *a, *b
 		x.ProviderSpec, y.ProviderSpec = nil, nil
@@ -57,9 +55,8 @@ func sameRevision(a, b *v1beta1.MachineSpec) bool {
 	return rolloutFieldsOf(a) == rolloutFieldsOf(b)
 }
 
-// TemplateHash returns the hash of a revision. It has at most 9 characters, from an alphabet that forms no words. The
-// parameter rolloutAfter is a time in the past or zero, and collisions is the number of earlier hashes that collided
-// with the hash of another template.
+// TemplateHash returns the hash of a revision: at most 9 characters, without vowels. rolloutAfter is a time in the past
+// or zero. collisions is the number of earlier hashes that another template already uses.
 func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions int32) string {
 	hashed := struct {
 		HashVersion  string `json:"hashVersion"`
@@ -70,13 +67,12 @@ func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions 
 	if !rolloutAfter.IsZero() {
 		hashed.RolloutAfter = rolloutAfter.UTC().Format(time.RFC3339)
 	}
-	// Strings and numbers always marshal.
 	text, _ := json.Marshal(hashed)
 	sum := sha256.Sum256(text)
 	return encodeHash(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// encodeHash encodes a number as 9 letters and digits, without vowels and without characters that are easily confused.
+// encodeHash encodes a number as 9 characters, without vowels and without characters that look alike.
 func encodeHash(n uint64) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	out := make([]byte, v1beta1.MaxTemplateHashLength)
@@ -87,8 +83,8 @@ func encodeHash(n uint64) string {
 	return string(out)
 }
 
-// canonical returns JSON in a canonical form: with sorted keys, without white space, with strings escaped in one way,
-// and with numbers by their value. It returns text that is not JSON unchanged.
+// canonical returns JSON with sorted keys, without white space, and with uniform strings and numbers. It returns
+// invalid JSON unchanged.
 func canonical(raw []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -142,8 +138,7 @@ func writeQuoted(b *strings.Builder, text string) {
 	b.Write(quoted)
 }
 
-// canonicalNumber returns a JSON number as its significant digits and a power of ten. It does not convert the
-// number to a binary number, so that the value keeps its precision and a huge exponent does not need much memory.
+// canonicalNumber returns a JSON number as digits and a power of ten. A conversion to float64 would lose precision.
 func canonicalNumber(number string) string {
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
 	digits, negative := strings.CutPrefix(mantissa, "-")

@@ -16,8 +16,7 @@ func inline(providerSpec string) v1beta1.MachineSpec {
 	return v1beta1.MachineSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(providerSpec)}}
 }
 
-// TestTemplateHashIsStable fails if the hash of a template changes. Such a change would cause no rollout, but it would
-// change the names of sets. It requires a new hashVersion.
+// A changed hash renames sets and requires a new hashVersion.
 //
 // Rule: only-template-changes-roll.
 func TestTemplateHashIsStable(t *testing.T) {

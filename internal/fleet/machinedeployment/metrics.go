@@ -18,8 +18,7 @@ type Metrics struct {
 	replicas *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of the controller. The replicas of deployments are computed from the cache at each
-// scrape.
+// NewMetrics registers the metrics. Each scrape computes the replicas of deployments from the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_rollout_stuck",
@@ -31,7 +30,6 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// replicasOf returns the metric of the replicas of all deployments in the cache.
 func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	replicas := prometheus.NewDesc("machinist_deployment_replicas",
 		"Replicas of a MachineDeployment (namespace/name), by state: desired, current, ready, available and updated.",
@@ -54,14 +52,14 @@ func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	}, replicas)
 }
 
-// lead enables the export of the replicas. Only the process that reconciles deployments exports them.
+// lead enables the metrics of replicas. Only the process that reconciles deployments exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()
 	}
 }
 
-// stuckFor replaces the recorded reason why the rollout of a deployment is stuck. An empty reason means that the
+// stuckFor replaces the reason before, why the rollout is stuck, by the reason now. An empty reason means that the
 // rollout is not stuck.
 func (m *Metrics) stuckFor(deployment, before, now string) {
 	if m == nil || before == now {
@@ -75,7 +73,6 @@ func (m *Metrics) stuckFor(deployment, before, now string) {
 	}
 }
 
-// forget deletes the metrics of a deployment.
 func (m *Metrics) forget(deployment string) {
 	if m != nil {
 		m.stuck.DeletePartialMatch(prometheus.Labels{"deployment": deployment})

@@ -12,9 +12,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// count summarizes a set and its machines for a plan. The parameter inPlace is true if the deployment updates machines
-// in place. The result requeueAfter is the time until the next machine has been Ready for minReadySeconds, or 0 if
-// no machine waits for that.
+// count summarizes a set and its machines for a plan. requeueAfter is the time until the next machine has been Ready
+// for minReadySeconds, or 0.
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
@@ -73,7 +72,6 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 	return counted, requeueAfter
 }
 
-// sooner returns the shorter of two durations. Zero means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -81,8 +79,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine must be replaced by its set or an external remediator, or is in the phase
-// Unhealthy.
+// unhealthy reports whether the machine waits for remediation or is in the phase Unhealthy.
 func unhealthy(m *v1beta1.Machine) bool {
 	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)

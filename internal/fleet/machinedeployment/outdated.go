@@ -2,13 +2,12 @@ package machinedeployment
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// declareOutdated adds an annotation to set i while the deployment replaces its machines step by step. The provider
-// then taints the Nodes of these machines. The parameter inUse is false for a set that is kept only for a rollback.
-// If only the annotation of such a set would change, no write is made.
+// declareOutdated annotates set i while a rollout replaces its machines. The provider then taints the Nodes of these
+// machines. A set that is not in use is not written for the annotation alone.
 func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
 	case !v.mayStartRevision() || v.state.Current < 0:
-		// The rollout is stopped before its end, or the set of the wanted revision cannot be created yet.
+		// The rollout has stopped, or the set of the wanted revision cannot be created yet.
 	case i == v.state.Current, !v.taintsOutdated, !v.state.replacesStepByStep():
 		delete(set.Annotations, v1beta1.AnnotationOutdated)
 	case inUse:
@@ -16,9 +15,8 @@ func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	}
 }
 
-// replacesStepByStep reports whether the deployment replaces or updates machines of old revisions step by step. A
-// taint is of no use if the deployment waits, perhaps for weeks, for an administrator, or deletes all machines at
-// once.
+// replacesStepByStep reports whether the rollout replaces or updates old machines step by step. A taint is useless if
+// the rollout waits for an administrator, perhaps for weeks, or deletes all machines at once.
 func (s State) replacesStepByStep() bool {
 	return s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace() && !s.Manual
 }

@@ -25,11 +25,9 @@ func TestSetsAreDeclaredOutdated(t *testing.T) {
 		return func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class }
 	}
 	tests := []struct {
-		name   string
-		off    bool
-		change func(*v1beta1.MachineDeployment)
-		// set is the index of the set. If empty is true, the set has no machines. If before is true, the set already has the
-		// annotation.
+		name          string
+		off           bool
+		change        func(*v1beta1.MachineDeployment)
 		set           int
 		empty, before bool
 		want          bool

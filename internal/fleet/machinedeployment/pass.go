@@ -17,26 +17,24 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// pass is one reconciliation of one MachineDeployment.
 type pass struct {
 	*Reconciler
-	// deployment is the version of the deployment that the pass has read. The pass does not modify this object.
+	// deployment is the version that the pass has read. The pass does not modify it.
 	deployment *v1beta1.MachineDeployment
 	known      *deploymentState
 	now        time.Time
-	// requeueAfter is the time after which to reconcile again even without an event. Zero means never.
+	// requeueAfter is the time until the next pass without an event. Zero means never.
 	requeueAfter time.Duration
-	// cacheMark is a mark that was taken before the live lists of the pass. cacheConfirmed is true if the cache is
-	// at least as new as these lists.
+	// cacheMark was taken before the live lists of the pass. cacheConfirmed means that the cache is at least as new as
+	// these lists.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
-	// fromCache is true if the machines were read from a cache at least as new as the deployment's specification.
+	// fromCache means that the machines came from a cache at least as new as the deployment's spec.
 	fromCache bool
-	// unowned contains the sets without an owner that have the deployment's label, according to a live list.
+	// unowned holds sets with the deployment's label but no owner, from a live list.
 	unowned []*v1beta1.MachineSet
 }
 
-// view contains the state that a pass has observed and the decisions that it has made.
 type view struct {
 	history
 	bounds   Bounds
@@ -44,28 +42,23 @@ type view struct {
 	state    State
 	plan     Plan
 
-	// setToCreate is the set to create for the wanted revision, or nil if no set must be created. This set is also
-	// the last element of state.Sets.
+	// setToCreate is the set to create for the wanted revision, or nil. It is also the last element of state.Sets.
 	setToCreate *v1beta1.MachineSet
-	// freeze is the reason why no machine may be added or replaced now, or empty if there is no such reason. freezeMessage
-	// is the message for that reason.
+	// freeze and freezeMessage explain why no machine may be added or replaced now. Both are empty if nothing prevents
+	// it.
 	freeze, freezeMessage string
-	// failedAndGone contains consecutive machines of the wanted revision that failed to launch and no longer exist.
-	failedAndGone []v1beta1.FailedMachine
-	// denied contains the machines that must not be disrupted now because of budgets.
-	denied []disruption.Denial
-	// recent contains the last failures, the newest first, including failures of machines that no longer exist.
-	recent []v1beta1.FailedMachine
-	// cannotCreateReason is the reason why the set of the wanted revision cannot be created yet, or empty.
+	// failedAndGone holds machines of the wanted revision that failed to launch one after the other and no longer
+	// exist.
+	failedAndGone      []v1beta1.FailedMachine
+	denied             []disruption.Denial
+	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
-	// began is the reason for the condition Progressing if the pass began a new revision, and otherwise empty.
-	began string
-	// taintsOutdated is true if the Nodes of old revisions are tainted during a rollout.
+	// began is the reason for Progressing if this pass began a new revision. Otherwise it is empty.
+	began          string
 	taintsOutdated bool
-	// applied is true if the whole plan was carried out.
-	applied bool
-	// rejected is the error if the API server rejected a set, and rejectedReason is the corresponding reason for the
-	// condition Progressing. The same write would fail again.
+	applied        bool
+	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
+	// The same write would fail again.
 	rejected       error
 	rejectedReason string
 }
@@ -122,7 +115,7 @@ func (p *pass) run(ctx context.Context) error {
 	if cleanErr := p.cleanUp(ctx, v); err == nil {
 		err = cleanErr
 	}
-	// The status is written even if an earlier write failed.
+	// Report the status even if a write failed.
 	if reportErr := p.report(ctx, v, selector.String()); err == nil {
 		err = reportErr
 	}
@@ -134,7 +127,6 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// observe returns the state for a plan, computed from the deployment's objects.
 func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	limits Bounds) *view {
 	d := p.deployment
@@ -192,8 +184,8 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	return v
 }
 
-// frozenBy returns the reason and message of what stops the creation of machines and rollouts. If the whole process is
-// stopped, only deployments that must add or replace machines report this.
+// frozenBy returns why no machine may be created or rolled out. A stop of the whole process is reported only by
+// deployments that must add or replace machines.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
@@ -207,9 +199,8 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch returns how many machines must become Ready or be gone before the next step of a rollout. Without a
-// rollout, it returns 0. It is half the number of machines that may be replaced at a time. With this number, some
-// machines are created while others are being deleted. It is at most the number of machines in progress.
+// batch returns how many machines must become Ready or be gone before the next step of a rollout, or 0 without a
+// rollout. Half of the machines that may be replaced at a time is enough, so that creations and deletions overlap.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
 		return 0
@@ -217,7 +208,7 @@ func (v *view) batch() int32 {
 	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())
 }
 
-// inProgress returns how many machines still have to become Ready or be gone after the plan has been carried out.
+// inProgress returns how many machines must still become Ready or be gone after the plan has been applied.
 func (v *view) inProgress() (n int32) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -235,10 +226,9 @@ func (v *view) inProgress() (n int32) {
 	return n
 }
 
-// requeueIn requests another pass after the duration d or earlier. Zero means never.
+// requeueIn requests another pass after d at the latest. Zero means never.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
-// reportInvalid reports that the deployment is invalid. The pass does nothing else.
 func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
 	status := p.deployment.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)

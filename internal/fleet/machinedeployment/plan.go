@@ -26,16 +26,13 @@ type State struct {
 	Bounds
 	// SizedFor is the number of replicas for which the sets were last sized, or Unknown.
 	SizedFor int32
-	// Both Paused and Frozen stop rollouts. Frozen stops rollouts, and also the creation of machines for all other
-	// purposes.
+	// Paused stops rollouts. Frozen stops rollouts and every other creation of machines.
 	Paused, Frozen bool
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// DisruptionDenied is the reason why no machine may be disrupted now, or empty if some machine may be disrupted. If
-	// there is such a reason, no rollout begins.
+	// DisruptionDenied is the reason why budgets allow no disruption, or empty. With a reason, no rollout begins.
 	DisruptionDenied string
-	// VersionSkew is the reason why the target cluster does not support the version of the wanted revision, or empty if
-	// the revision may be rolled out.
+	// VersionSkew is the reason why the target cluster does not support the wanted version, or empty.
 	VersionSkew string
 	// Sets are the deployment's sets, the oldest revision first.
 	Sets []Set
@@ -48,18 +45,18 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the minimum and the maximum of the replicas that the set's controller may use. These
-	// include the current replicas, and also earlier replicas until the controller has observed the change.
+	// Least and Most are the range of replicas that the set's controller may use. It includes earlier replicas until
+	// the controller has observed the change.
 	Least, Most int32
-	// Behind is true if the set's controller has not observed the set's generation yet.
+	// Behind means that the set's controller has not observed the latest generation.
 	Behind bool
-	// BeingDeleted is true if the set itself is being deleted. It creates no machines, and its machines will be deleted.
+	// BeingDeleted means that the set itself is being deleted. It creates no machines and loses all its machines.
 	BeingDeleted bool
 	// Role is the set's role in a hand-over.
 	Role
 
-	// Live counts machines without a deletionTimestamp, and Deleting counts machines with one. All numbers below count
-	// live machines.
+	// Live counts machines without a deletionTimestamp, Deleting those with one. All numbers below count only live
+	// machines.
 	Live, Deleting int32
 	// Ready, Available and Unhealthy count the machines in each of these states. Marked counts machines with a delete
 	// mark.
@@ -73,34 +70,33 @@ type Set struct {
 	Selected, SelectedIdle int32
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
-	// MarkedForReplacement counts the machines with the annotation machinist.dev/replace that are not denied.
-	// UnavailableMarkedForReplacement counts those of these machines that are unavailable.
+	// MarkedForReplacement counts the machines with the annotation machinist.dev/replace that budgets permit to
+	// replace. UnavailableMarkedForReplacement counts the unavailable ones.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
 	// ReplacementSurge is the value of Plan.ReplacementSurge that was last recorded on the set.
 	ReplacementSurge int32
 	// Forecast predicts which machines the set will delete.
 	victims.Forecast
 
-	// pendingBefore is the number of deletions that were pending before this plan. The set may already have chosen
-	// the machines to delete, at a time when other machines were unavailable.
+	// pendingBefore is the number of deletions that were pending before this plan. The set may already have chosen the
+	// victims.
 	pendingBefore int32
 }
 
 // Plan is the next change of a deployment.
 type Plan struct {
-	// Scales are the changes of replicas, at most one for each set, in the order in which to apply them.
+	// Scales are the changes of replicas in the order in which to apply them, at most one for each set.
 	Scales []Scale
 	// Roles contains the new role of each set in a hand-over, by index in State.Sets.
 	Roles []Role
 	// SizedFor becomes State.SizedFor of later plans.
 	SizedFor int32
-	// ReplacementSurge is how many machines the current set has or will have in addition to replicas, because of
-	// replacements.
+	// ReplacementSurge is the number of machines beyond replicas that the current set has because of replacements.
 	ReplacementSurge int32
-	// Waiting is a clause that explains why the rollout does not advance. It begins with a small letter and has no
-	// full stop. It may be empty.
+	// Waiting explains why the rollout does not advance, as a clause without a capital letter and full stop. It may be
+	// empty.
 	Waiting string
-	// AwaitsSelection is true if the rollout waits only for an administrator to select machines.
+	// AwaitsSelection means that the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool
 }
 
@@ -123,7 +119,7 @@ func MakePlan(s State) Plan {
 	case d.countReceived():
 		sizedFor = s.keptSizedFor()
 	case s.deniedInPlace():
-		// Old sets create no machines, which is also the case during a rollout.
+		// Old sets never create machines, not even without a rollout.
 		d.shrinkOldToLive()
 		sizedFor += d.resize(shrinkOnly)
 		d.growCurrentBesideOld()
@@ -147,7 +143,7 @@ func MakePlan(s State) Plan {
 		waiting = d.inPlace()
 	default:
 		sizedFor += d.resize(growInProportion)
-		// If old sets have just grown in proportion to their replicas, they must not shrink in the same pass.
+		// Old sets that have just grown in proportion must not shrink in the same pass.
 		if !d.grew() {
 			waiting = d.rolling()
 		}
@@ -156,7 +152,6 @@ func MakePlan(s State) Plan {
 		Waiting: waiting, AwaitsSelection: d.awaitsSelection}
 }
 
-// keptSizedFor returns the value of SizedFor for a plan that does not resize the sets.
 func (s State) keptSizedFor() int32 {
 	if s.SizedFor == Unknown {
 		return s.Replicas
@@ -164,16 +159,13 @@ func (s State) keptSizedFor() int32 {
 	return s.SizedFor
 }
 
-// mayRollOut reports whether machines of old revisions may be replaced or updated now.
 func (s State) mayRollOut() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
 	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.Current >= 0
 }
 
-// isOld reports whether the revision of set i is not the wanted revision.
 func (s State) isOld(i int) bool { return i != s.Current }
 
-// outdated returns how many machines of old revisions exist or may still be created.
 func (d *draft) outdated() int32 {
 	var n int32
 	for i, set := range d.Sets {
@@ -184,7 +176,7 @@ func (d *draft) outdated() int32 {
 	return n
 }
 
-// whyNotRolling returns the reason why outdated machines are not replaced, if there are such machines.
+// whyNotRolling returns why old machines are not replaced, or "" if there are none.
 func (d *draft) whyNotRolling() string {
 	outdated := d.outdated()
 	switch {

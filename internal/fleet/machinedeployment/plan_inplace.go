@@ -9,8 +9,8 @@ import (
 
 // Role is a set's role in a hand-over.
 type Role struct {
-	// MoveTo is the name of the set that receives at most Moves machines of this set. It may be empty. If the order was
-	// canceled, Moves is 0.
+	// MoveTo is the name of the set that receives at most Moves machines of this set, or "". After a cancellation,
+	// Moves is 0.
 	MoveTo string
 	Moves  int32
 	// BySelection is true if only selected machines are handed over.
@@ -19,23 +19,21 @@ type Role struct {
 	ReceiveFrom string
 }
 
-// A hand-over has three steps. Each step is one write, and the deployment plans the next step only after it has seen
-// the result:
+// A hand-over has three steps. Each step is one write, and the deployment plans the next step after it has seen the
+// result:
 //
 //  1. The set of the wanted revision gets the annotation receive-from. From then on, it deletes nothing.
 //  2. One patch lowers the replicas of an old set and adds the annotation move-to. The old set deletes nothing either.
 //     Its controller hands the machines over one by one.
-//  3. The deployment counts the received machines: it raises the replicas of the receiving set. When all machines are
-//     handed over, it removes the order from the old set.
+//  3. The deployment raises the replicas of the receiving set by the received machines. After the last machine, it
+//     removes the order from the old set.
 //
-// Until the third step is done, the deployment plans nothing else. The three steps take only a few moments, because
-// none of them waits for an update of a machine.
+// The deployment plans nothing else during these steps, which take only moments because no step waits for an update.
 //
-// If an administrator selects machines and then deselects them again, the old set cannot carry out its order. In
-// this case, the deployment cancels the order. The set must not create machines until its controller has observed
-// the cancellation. Otherwise the set would replace a machine that it still hands over.
+// An old set cannot carry out its order if an administrator deselects the machines. The deployment then cancels the
+// order. Until the old set has observed the cancellation, it must not create machines: it could still hand a machine
+// over.
 
-// handingOver reports whether any set has an order to hand machines over.
 func (d *draft) handingOver() bool {
 	for i, set := range d.Sets {
 		if d.roles[i].MoveTo != "" && !set.BeingDeleted {
@@ -45,7 +43,7 @@ func (d *draft) handingOver() bool {
 	return false
 }
 
-// finishHandOver plans the third step and returns the value of Plan.Waiting.
+// finishHandOver plans the third step. The result is the value of Plan.Waiting.
 func (d *draft) finishHandOver() (waiting string) {
 	for i := range d.Sets {
 		set := &d.Sets[i]
@@ -89,15 +87,13 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns the value of Plan.Waiting if an order was canceled and the set has not observed that yet.
+// orderNotObserved returns the value of Plan.Waiting while the set has not observed the cancellation of its order.
 func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that it must hand over no more machines", s.Name)
 }
 
-// clearOrder removes a set's order.
 func (s *Set) clearOrder() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
 
-// sourceOf returns the name of the set that has an order to hand machines over to set i, or "" if there is none.
 func (d *draft) sourceOf(i int) string {
 	for _, set := range d.Sets {
 		if set.MoveTo == d.Sets[i].Name {
@@ -107,8 +103,7 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived increases the replicas of each set by the number of machines that the set received in a hand-over.
-// It reports whether any set received machines.
+// countReceived raises the replicas of each set by its received machines. It reports whether there were any.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.BeingDeleted && set.Live > set.Replicas {
@@ -120,14 +115,12 @@ func (d *draft) countReceived() (any bool) {
 	return any
 }
 
-// setToLive sets the replicas of a set to its number of live machines. The set then neither creates nor deletes
-// machines, so no bound applies.
+// setToLive sets replicas to the number of live machines. This creates and deletes nothing, so no bound applies.
 func (d *draft) setToLive(i int, why string) {
 	d.Sets[i].Replicas = d.Sets[i].Live
 	d.addReason(i, why)
 }
 
-// indexOf returns the index of the set with the name, or -1 if there is none.
 func (d *draft) indexOf(name string) int {
 	for i, set := range d.Sets {
 		if set.Name == name {
@@ -137,8 +130,8 @@ func (d *draft) indexOf(name string) int {
 	return -1
 }
 
-// shrinkOldToLive lowers the replicas of old sets that have lost machines. The set of the wanted revision then replaces
-// the lost machines.
+// shrinkOldToLive lowers the replicas of old sets that have lost machines, so that the current set replaces these
+// machines.
 func (d *draft) shrinkOldToLive() {
 	for i, set := range d.Sets {
 		if d.isOld(i) && set.Live < set.Replicas {
@@ -147,8 +140,8 @@ func (d *draft) shrinkOldToLive() {
 	}
 }
 
-// growCurrentBesideOld increases the replicas of the current set by the number of missing machines. The machines of
-// the old sets are kept. It returns the replicas of the old sets.
+// growCurrentBesideOld raises the current set's replicas by the number of missing machines. It returns the replicas of
+// the old sets.
 func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	for i, set := range d.Sets {
 		if d.isOld(i) {
@@ -159,8 +152,7 @@ func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	return oldReplicas
 }
 
-// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where the provider updates
-// them. It returns the value of Plan.Waiting.
+// inPlace plans the next step of a rollout in place. The result is the value of Plan.Waiting.
 func (d *draft) inPlace() string {
 	oldReplicas := d.growCurrentBesideOld()
 	current := &d.Sets[d.Current]
@@ -173,7 +165,7 @@ func (d *draft) inPlace() string {
 	case from < 0:
 		return ""
 	case pending > 0:
-		// Sets with a role in a hand-over delete nothing, so deletions come first.
+		// Finish deletions first, because sets delete nothing during a hand-over.
 		return fmt.Sprintf("%s must be deleted before others are handed over", wording.Count(pending, "machine"))
 	}
 	source := &d.Sets[from]
@@ -182,8 +174,7 @@ func (d *draft) inPlace() string {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
-		// The controller of the set may be about to create machines. Together with the machines that it receives,
-		// the set would then have too many machines.
+		// The set must first create its missing machines. Otherwise it would have too many after the hand-over.
 		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
 	}
 	n, blockedBy := d.mayHandOver(from)
@@ -197,14 +188,13 @@ func (d *draft) inPlace() string {
 	return ""
 }
 
-// waitingForUpdated returns a message about the machines of the new revision that are not yet both up to date and
-// available.
+// waitingForUpdated returns a message about the new machines that are not up to date and available yet.
 func waitingForUpdated(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are up to date and available", current.Available, replicas)
 }
 
-// waitForSelection returns the value of Plan.Waiting if no machine of an old set is selected. Selection may take weeks,
-// so updates in progress are reported first.
+// waitForSelection returns the value of Plan.Waiting while no old machine is selected. Updates in progress are reported
+// first, because a selection may take weeks.
 func (d *draft) waitForSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,
@@ -216,13 +206,11 @@ func (d *draft) waitForSelection(oldReplicas int32) string {
 	return selection
 }
 
-// mayHandOver returns how many machines of an old set may be handed over now. If no machine may be handed over, it
-// returns the reason for that.
+// mayHandOver returns how many machines of an old set may be handed over now, or the reason why none may.
 //
-// Machines that are not Ready are handed over first, because their update does not interrupt any service. As in a
-// rolling update, these machines nevertheless count as if they were Ready again. Machines that were handed over do
-// not count until they are up to date. Otherwise, after an outage that makes all machines unavailable, all of them
-// would be updated at the same time.
+// Machines that are not Ready go first, because their update interrupts nothing. They still count as if they were
+// Ready, and received machines do not count until they are up to date. Otherwise an outage of all machines would lead
+// to an update of all machines at once.
 func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
@@ -245,9 +233,8 @@ func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set may be handed over if only the budgets and the selection are
-// considered. The result idle is the number of those machines that are not Ready or not up to date. Idle machines
-// are handed over first.
+// movable returns how many machines of an old set the budgets and the selection permit to hand over. idle counts those
+// that are not Ready or not up to date, which go first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {
@@ -257,9 +244,8 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return all, min(idle, all)
 }
 
-// source returns the index of the old set that hands machines over. It prefers a set with idle machines. The second
-// choice is the current source, and the third choice is the oldest set. If no old set can hand machines over,
-// source returns -1.
+// source returns the index of the old set that hands machines over next, or -1. It prefers a set with idle machines,
+// then the current source, then the oldest set.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {
@@ -275,12 +261,10 @@ func (d *draft) source() int {
 	return best
 }
 
-// deniedInPlace reports whether budgets are the only reason why old machines are not updated in place.
 func (s State) deniedInPlace() bool {
 	allowed := s
 	allowed.DisruptionDenied = ""
 	return s.updatesInPlace() && !s.mayRollOut() && allowed.mayRollOut()
 }
 
-// updatesInPlace reports whether old machines are updated in place.
 func (s State) updatesInPlace() bool { return s.Strategy == v1beta1.StrategyInPlace }

@@ -6,9 +6,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// onDelete plans the next step of a rollout in which an administrator deletes the old machines. The set of the wanted
-// revision replaces the machines that old sets have lost. An old machine without an instance is replaced
-// immediately, because no pods run on it, and it might never get an instance.
+// onDelete plans the next step for strategy OnDelete: the current set replaces the machines that old sets have lost.
+// Old machines without an instance are replaced immediately, because they run no pods and might never get an instance.
 func (d *draft) onDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {

@@ -6,9 +6,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule: on-delete-replaces-what-has-no-instance. If the class of a machine does not exist, the machine never gets an
-// instance. With the strategy OnDelete, it would otherwise stay forever, even after the template refers to another
-// class.
+// The machine of a class that does not exist never gets an instance, so OnDelete would keep it forever.
+//
+// Rule: on-delete-replaces-what-has-no-instance.
 func TestOnDeleteReplacesMachinesWithoutAnInstance(t *testing.T) {
 	old := one(2)
 	stuck := one(1, func(s *Set) {

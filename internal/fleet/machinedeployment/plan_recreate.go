@@ -6,8 +6,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// recreate plans the next step of a rollout in which machines of different revisions never exist at the same time.
-// All old machines are deleted at once. The new machines are created after the last old machine is gone.
+// recreate plans the next step for strategy Recreate: new machines are created after the last old machine is gone.
 func (d *draft) recreate() string {
 	var remaining int32
 	for i, set := range d.Sets {

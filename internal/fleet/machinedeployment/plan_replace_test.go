@@ -6,17 +6,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Before a marked machine is deleted, enough other machines must be available. An unavailable marked machine is not
-// counted as one of these other machines. Without a surge, a marked machine is deleted before its replacement is
-// created. This also requires that enough other machines are available. Otherwise the set would delete a machine
-// that is not available yet, such as the replacement that was created last.
+// A set deletes a marked machine only if enough other machines are available. Otherwise it would delete a machine that
+// is still starting.
 //
 // Rule: exchange-makes-the-other-first.
 func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {
 	surge, noSurge := Bounds{MaxSurge: 1}, Bounds{MaxUnavailable: 1}
 	for name, test := range map[string]struct {
-		bounds Bounds
-		// machines is the number of machines of the set. One of them is marked for replacement.
+		bounds                                 Bounds
 		machines, available, unavailableMarked int32
 		want                                   string
 	}{

@@ -1,23 +1,20 @@
 package machinedeployment
 
-// resizing determines how a change of replicas is divided among the sets of several revisions.
+// resizing selects how a change of replicas is divided among the sets.
 type resizing int
 
 const (
-	// growInProportion divides both additional and surplus machines among the sets, in proportion to their replicas.
+	// growInProportion divides additional and surplus machines in proportion to the sets' replicas.
 	growInProportion resizing = iota
-	// shrinkOnly divides only surplus machines among the sets. In this case, all additional machines belong to the
-	// wanted revision.
+	// shrinkOnly divides only surplus machines. The current set gets all additional machines.
 	shrinkOnly
 )
 
-// resize resizes the sets after a change of the deployment's replicas. If machines of several revisions exist, the
-// proportion between the sets stays the same. Otherwise a broken revision could get all additional machines. The
-// result heldBack is the number of machines with a delete mark that must not be deleted yet.
+// resize divides a change of replicas among the sets in proportion. Otherwise a broken revision could get all
+// additional machines. heldBack is the number of machines with a delete mark that must not be deleted yet.
 //
-// During a rollout, resize changes the sets only once after each change of the deployment's replicas. All other
-// changes are steps of the rollout. While rollouts are stopped, resize keeps the total number of machines between
-// replicas and replicas + maxSurge.
+// During a rollout, resize acts once after each change of replicas. While rollouts are stopped, resize keeps the total
+// between replicas and replicas + maxSurge.
 func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
@@ -27,7 +24,7 @@ func (d *draft) resize(how resizing) (heldBack int32) {
 		if len(active) == 1 {
 			only = active[0]
 		}
-		// During a rollout, the steps of the rollout change the current set until it has the desired replicas.
+		// The steps of a rollout bring the current set to its desired replicas.
 		if how == shrinkOnly || !rolls || changed && only != d.Current {
 			d.resizeOnly(only, how)
 		}
@@ -56,7 +53,6 @@ func (d *draft) resize(how resizing) (heldBack int32) {
 	return heldBack
 }
 
-// resizeOnly resizes the only set that has replicas.
 func (d *draft) resizeOnly(only int, how resizing) {
 	if only < 0 {
 		return
@@ -69,7 +65,6 @@ func (d *draft) resizeOnly(only int, how resizing) {
 	}
 }
 
-// active returns the indexes of the sets that have replicas, and the sum of their replicas.
 func (d *draft) active() (sets []int, replicas int32) {
 	for i, set := range d.Sets {
 		if set.Replicas > 0 && !set.BeingDeleted {
@@ -80,8 +75,7 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the index of the set to resize if no set has replicas: the current set or, if there is none, the last
-// set. If there is no set at all, newest returns -1.
+// newest returns the index of the current set, or else of the last set, or -1 without sets.
 func (d *draft) newest() int {
 	if d.Current >= 0 {
 		return d.Current
@@ -94,14 +88,12 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks each set by the number of its machines with a delete mark, up to a total of n. The deployment's
-// replicas were lowered by n in order to delete these machines. The result is the number of marked machines that
-// must not be deleted yet.
+// releaseMarked shrinks the sets by their machines with a delete mark, n in total. heldBack is the number of marked
+// machines that must not be deleted yet.
 func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// A set deletes marked machines first, so its pending deletions are deletions of machines with a delete
-		// mark.
+		// Sets delete marked machines first, so pending deletions hit marked machines.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
@@ -141,8 +133,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n into whole numbers in proportion to the weights. The remainder goes to the parts with the largest
-// fractions. If fractions are equal, the last part takes precedence. If the sum of the weights is 0, all parts are 0.
+// share divides n in proportion to the weights. The remainder goes to the largest fractions, and among equal fractions
+// to the last part. Zero weights get nothing.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

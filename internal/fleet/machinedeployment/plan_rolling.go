@@ -7,9 +7,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// rolling plans the next step of a rolling update. The set of the wanted revision grows, up to a total of replicas +
-// maxSurge machines. Old sets shrink by the number of available machines that exceeds replicas − maxUnavailable.
-// The result is the value of Plan.Waiting.
+// rolling plans the next step of a rolling update within maxSurge and maxUnavailable. The result is the value of
+// Plan.Waiting.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
@@ -32,7 +31,6 @@ func waitingForAvailable(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are available", current.Available, replicas)
 }
 
-// growCurrent brings the replicas of the current set closer to the replicas of the deployment.
 func (d *draft) growCurrent() bool {
 	if d.Sets[d.Current].Replicas > d.Replicas {
 		return d.shrink(d.Current, d.Replicas, "more than replicas") > 0
@@ -40,13 +38,12 @@ func (d *draft) growCurrent() bool {
 	return d.grow(d.Current, d.Replicas, "new revision") > 0
 }
 
-// shrinkOld shrinks old sets. Sets with unavailable machines come first. If shrinkOld shrinks no set, it returns the
-// reason for that.
+// shrinkOld shrinks old sets, starting with sets that have unavailable machines. If it shrinks none, it returns the
+// reason.
 //
-// In addition to the limits of the method shrink, two more limits apply. Machines that are being deleted still cost
-// money and quota, so at most maxSurge + maxUnavailable machines are deleted at a time. The second limit is that
-// unavailable machines of old revisions count as if they were available again. Otherwise an outage that makes all
-// machines unavailable would cause the deletion of all old machines, although the new machines are unavailable too.
+// Two limits apply in addition to those of shrink. At most maxSurge + maxUnavailable machines are deleted at a time,
+// because machines being deleted still cost money and quota. Unavailable old machines count as available. Otherwise an
+// outage of all machines would delete all old machines.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
@@ -60,7 +57,7 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, ""
 	}
 	current := d.Sets[d.Current]
-	// If the deletion of a machine is blocked, the machine is kept as long as it is needed, so it counts as well.
+	// A machine whose deletion is blocked stays while it is needed.
 	inReserve := replicas + d.blockedDeletions(d.isOld) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s; while machines of an old revision are deleted (%d left), %s",
@@ -69,7 +66,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
 		set := d.Sets[i]
-		// If a replica has no machine yet, its removal deletes no machine.
+		// Replicas without a machine can be removed without deleting a machine.
 		missing := max(0, set.Replicas-set.Live)
 		by = min(by, inReserve, missing+d.mayDelete())
 		if by <= 0 {
@@ -95,19 +92,16 @@ func (d *draft) shrinkOld() (bool, string) {
 		machinesAre(d.sum(guaranteedAvailable)), replicas, d.mustStayAvailable())
 }
 
-// deletionLimitReached returns the message for the case that mayDelete returns 0.
 func (d *draft) deletionLimitReached() string {
 	return fmt.Sprintf("%s being deleted, and the limit is %d at a time (maxSurge %d + maxUnavailable %d)",
 		machinesAre(d.deletionsInProgress()), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 }
 
-// deletionsInProgress returns the number of machines that are being deleted or are about to be deleted.
 func (d *draft) deletionsInProgress() int32 {
 	everywhere := func(int) bool { return true }
 	return max(0, d.sum(func(s Set) int32 { return s.Deleting + pendingDeletions(s) })-d.blockedDeletions(everywhere))
 }
 
-// mayDelete returns how many more deletions a rollout may cause now.
 func (d *draft) mayDelete() int32 {
 	if d.Replicas == 0 {
 		return math.MaxInt32 / 2

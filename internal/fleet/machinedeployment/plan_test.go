@@ -8,7 +8,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A deployment of 4 machines during a hand-over of machines that were selected for an update.
 func bySelection(change func(old, wanted *Set)) State {
 	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2},
 		SizedFor: 4, Current: 1, Sets: []Set{
@@ -20,8 +19,7 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// Rule withdrawn-selection-harmless: if machines are no longer selected, the order to hand them over is canceled. The
-// set must finish what it has begun before it may create or delete machines again.
+// Rule: withdrawn-selection-harmless.
 func TestHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
@@ -64,7 +62,7 @@ func TestHandOverOrderIsTakenBack(t *testing.T) {
 	}
 }
 
-// Rule waits-for-selection: the rollout reports that it waits for a selection only if it waits for nothing else.
+// Rule: waits-for-selection.
 func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change          func(old, wanted *Set)
@@ -94,9 +92,10 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available. Then this
-// machine became available. The set keeps the machine, because exactly five machines are available and five must be
-// available. So the unavailable machine of set b must be deleted.
+// Set a keeps a machine that became available after its replicas were lowered. Therefore the unavailable machine of set
+// b must be deleted.
+//
+// Rule: kept-machine-counts.
 func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,
@@ -117,8 +116,7 @@ func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
 	}
 
-	// A deletion that is not blocked counts as pending. If a machine of set b were also deleted, two machines would be
-	// deleted at a time.
+	// A pending deletion of set a prevents the deletion in set b, so that only one machine is deleted at a time.
 	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
 	if plan = MakePlan(state); len(plan.Scales) != 0 {
 		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)
@@ -157,8 +155,6 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// If budgets do not allow any update in place, the deployment still follows changes of replicas. Old sets create no
-// machines, so additional machines and replacements of lost machines belong to the wanted revision.
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: live, Available: live}

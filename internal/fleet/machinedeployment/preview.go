@@ -16,8 +16,7 @@ import (
 
 // Previewed is the result of Preview.
 type Previewed struct {
-	// Sets contains the deployment's sets as they would be after the pass, the oldest revision first. If the pass would
-	// create a set, that set is the last one, and has no UID.
+	// Sets holds the sets after the pass, oldest first. A set that the pass would create is last and has no UID.
 	Sets []*v1beta1.MachineSet
 	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
 	Current int
@@ -25,17 +24,17 @@ type Previewed struct {
 	Outdated int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing describes which sets the pass would scale, and the reason. Waiting is the reason why the rollout does
-	// not advance, as a clause without a capital letter and a full stop. Both may be empty.
+	// Doing describes which sets the pass would scale and why. Waiting explains why the rollout does not advance, as a
+	// clause without a capital letter and full stop. Both may be empty.
 	Doing, Waiting string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// StartsIn is the time until spec.rolloutAfter, or 0 if spec.rolloutAfter is not set or not in the future.
+	// StartsIn is the time until spec.rolloutAfter, or 0.
 	StartsIn time.Duration
 }
 
-// Preview returns what a pass over the deployment would do with its sets and machines. It changes none of them. If the
-// controller would ignore the deployment, the error is the reason.
+// Preview returns what a pass would do, without changing sets or machines. The error explains why the controller would
+// ignore the deployment.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
@@ -82,8 +81,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
-// Revisions returns the deployment's sets, the oldest revision first, and the index of the set that has the
-// deployment's template, or -1 if there is none.
+// Revisions returns the deployment's sets, oldest first, and the index of the set with the wanted template, or -1.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet,
 	current int) {
 	h := findRevision(d, sets, now)
@@ -96,10 +94,8 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 // SameRevision reports whether a rollout from one spec to the other would replace no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack changes the deployment back to the revision of a set. It restores those fields of the template whose change
-// causes a rollout. The other fields of the template do not change, because a set contains their latest values, and not
-// the values at the time of the revision. RollBack also restores spec.rolloutAfter. Otherwise the machines of the set
-// would be replaced.
+// RollBack changes the deployment back to the revision of a set. It restores spec.rolloutAfter and the template fields
+// whose change causes a rollout. Other fields stay, because a set holds only their latest values.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
@@ -111,9 +107,8 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns a value for spec.rolloutAfter that causes the replacement of all existing machines. It is the
-// earliest such time that is not before now. Times in the API have a precision of one second. If a set was created
-// in the same second as this time, the set would count as new enough.
+// RestartAt returns the earliest spec.rolloutAfter from now on that replaces all existing machines. API times have a
+// precision of one second, so the result is later than the second in which the last set was created.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -130,8 +125,7 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
 		later(after.Time)
 	}
-	// The time must also be later than the end of the last rollout, so that the end of the new rollout can be
-	// distinguished from the end of the last rollout.
+	// The time must be later than the end of the last rollout, to tell the ends of both rollouts apart.
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil &&
 		c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)

@@ -54,7 +54,6 @@ func TestRollBackToBeforeARestartFindsTheExistingSet(t *testing.T) {
 			t.Errorf("%s: the set is not current", name)
 		}
 	}
-	// A rolloutAfter in the future stays.
 	d := deployment("c")
 	after := metav1.NewTime(hour(2))
 	d.Spec.RolloutAfter = &after

@@ -10,35 +10,26 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout contains the state on which the condition Progressing depends.
 type rollout struct {
-	set string // name of the set of the wanted revision, or empty
-	// paused, frozen and failing are true if they stop the rollout.
+	set                     string // name of the set of the wanted revision, or empty
 	paused, frozen, failing bool
-	// complete is true if all machines are of the wanted revision and available.
-	complete bool
-	// onlyCurrent is true if no machine of an old revision exists.
-	onlyCurrent bool
-	// waitReason is the reason for the condition Progressing if the rollout waits for something that has no
-	// deadline. Otherwise it is empty. Such waits end when an administrator deletes or selects machines, when a
-	// disruption budget has room, or when the target cluster supports the version.
+	complete                bool
+	onlyCurrent             bool
+	// waitReason is the reason of a wait without a deadline, or empty. Examples are waits for an administrator, a
+	// disruption budget or a version of the target cluster.
 	waitReason string
-	// rejected is the error if the API server rejected a set. rejectedReason is the corresponding reason for the condition
-	// Progressing.
+	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
 	rejected       error
 	rejectedReason string
-	// began is the reason for the condition Progressing if a new revision began in this pass, and otherwise empty.
-	began string
-	// advanced is true if the numbers of machines are closer to the end of the rollout than before.
-	advanced bool
-	// waiting describes what the rollout waits for, and doing describes which sets this pass scales. Both may be empty.
-	waiting, doing string
-	// stalledFor is the time since the last progress, and deadline is the longest time allowed without progress.
+	began          string
+	advanced       bool
+	// waiting describes what the rollout waits for, and doing what this pass scales. Both may be empty.
+	waiting, doing       string
 	stalledFor, deadline time.Duration
 }
 
-// progressing returns the condition Progressing, with the reasons of apps/v1. The parameter before is the previous
-// condition or nil. The result restart is true if there is progress now whose time is not recorded in the API yet.
+// progressing returns the condition Progressing, with the reasons of apps/v1. before is the previous condition or nil.
+// restart means that there is progress whose time the API does not record yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -69,14 +60,13 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
-		// Neither a change of replicas nor an unhealthy machine is a rollout.
+		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API does not record when machines are selected or when a budget gets room, so there is no time at
-		// which the deadline could begin. Therefore the condition is Unknown until the rollout can continue, so
-		// that its transition to True records this time.
+		// The API does not record when a selection or a budget ended the wait. The transition from Unknown to True
+		// records this time, from which the deadline counts.
 		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
@@ -96,8 +86,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
 }
 
-// progressedAt returns when the rollout last made progress. It uses only times in the API, which a restart does not
-// change. If the API does not contain any such time, progressedAt returns the creation time of the deployment.
+// progressedAt returns when the rollout last made progress, or the creation time of the deployment. All times come from
+// the API, so a restart does not change the result.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {
@@ -144,7 +134,6 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	return last
 }
 
-// now returns the text in doing, or, if doing is empty, the text in waiting.
 func (r rollout) now() string {
 	if r.doing != "" {
 		return r.doing
@@ -152,7 +141,7 @@ func (r rollout) now() string {
 	return r.waiting
 }
 
-// deadlineIn returns the time until the progress deadline, or 0 if no deadline applies now.
+// deadlineIn returns the time until the progress deadline, or 0 without a deadline.
 func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	if r.complete || condition.Status == metav1.ConditionFalse {
 		return 0
@@ -166,7 +155,7 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	return max(time.Millisecond, r.deadline-r.stalledFor)
 }
 
-// sentence joins a fact and its explanation into a sentence with a capital letter and a full stop. Either may be empty.
+// sentence joins a clause and its explanation into a sentence. Either may be empty.
 func sentence(fact, explanation string) string {
 	if fact == "" {
 		fact, explanation = explanation, ""

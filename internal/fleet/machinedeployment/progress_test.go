@@ -104,21 +104,17 @@ func TestProgressing(t *testing.T) {
 	}
 }
 
-// A rollout for a test of the progress deadline.
 type scene struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
 }
 
-// addCondition adds a condition to the deployment, with its last transition at the given number of minutes after noon.
 func (s *scene) addCondition(kind string, status metav1.ConditionStatus, minute int) {
 	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
 		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
 }
 
-// The deadline of a rollout is computed from times in the API, so a new process computes the same deadline.
-//
 // Rules: progress-deadline-reported, progress-survives-restart.
 func TestProgressedAt(t *testing.T) {
 	minute := func(n int) metav1.Time { return metav1.NewTime(noon.Add(time.Duration(n) * time.Minute)) }

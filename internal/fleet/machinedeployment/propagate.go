@@ -7,9 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate copies those fields of a deployment to its set that the set then propagates to machines in place. These are
-// all fields that do not cause a rollout. The set keeps the fields that cause a rollout, so the revision of the set
-// does not change.
+// propagate copies the fields that cause no rollout from the deployment to its set. The set then propagates them to
+// machines in place.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
@@ -18,11 +17,11 @@ func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	template := d.Spec.Template.DeepCopy()
 	keepRolloutFields(&template.Spec, &old.Spec)
 	template.ObjectMeta.Labels = union(template.ObjectMeta.Labels, ownLabels(set, d))
-	// The selector of an adopted set may contain more labels than the selector of the deployment.
+	// An adopted set may select by more labels than the deployment.
 	template.ObjectMeta.Labels = union(template.ObjectMeta.Labels, set.Spec.Selector.MatchLabels)
 	set.Spec.Template = *template
 
-	// The set itself also has the labels of its template, so that the deployment's selector matches the set.
+	// The set carries the labels of its template, so that the deployment's selector matches it.
 	for key := range old.ObjectMeta.Labels {
 		if _, wanted := template.ObjectMeta.Labels[key]; !wanted {
 			delete(set.Labels, key)
@@ -32,23 +31,20 @@ func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Labels = union(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
 }
 
-// keepRolloutFields copies the fields that cause a rollout from old to spec.
 func keepRolloutFields(spec, old *v1beta1.MachineSpec) {
 	sameForm := spec.Provider == old.Provider && (spec.ClassRef == nil) == (old.ClassRef == nil)
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// The credentials in spec would belong to another provider, or to an inline provider spec although the set
-		// has a class.
+		// These credentials would belong to another provider or source of the provider spec.
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }
 
-// maxTemplateLabels is the maximum number of labels that the API admits in a template. The template of a set has two
-// more labels than the template of its deployment.
+// maxTemplateLabels is the API's limit for a template. A set adds two labels to the deployment's template.
 const maxTemplateLabels = 64
 
-// tooManyLabels returns a message if the deployment's template has too many labels for a set, or "" otherwise.
+// tooManyLabels returns a message if a set could not hold the labels of the deployment's template.
 func tooManyLabels(d *v1beta1.MachineDeployment) string {
 	labels := d.Spec.Template.ObjectMeta.Labels
 	ours := map[string]string{v1beta1.LabelMachineDeployment: "", v1beta1.LabelTemplateHash: ""}
@@ -59,7 +55,6 @@ func tooManyLabels(d *v1beta1.MachineDeployment) string {
 		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, maxTemplateLabels)
 }
 
-// ownLabels returns the labels that identify the machines of a set.
 func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string]string {
 	labels := map[string]string{v1beta1.LabelMachineDeployment: d.Name}
 	if hash, ok := set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash]; ok {
@@ -70,8 +65,6 @@ func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string
 	return labels
 }
 
-// union returns a new map with the entries of both given maps. If both maps contain a key, the value in added takes
-// precedence.
 func union(base, added map[string]string) map[string]string {
 	merged := maps.Clone(base)
 	if merged == nil {

@@ -14,9 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kstatus computes the status of a deployment by the rules of the library kstatus for objects of unknown kinds. Flux,
-// Helm and other tools use this library. The test does not import the library, because one of the modules that this
-// module depends on also imports it.
+// kstatus computes the status of a deployment as the library kstatus does for unknown kinds, which Flux and Helm use.
+// The test does not import the library, because a dependency also imports it.
 func kstatus(d *v1beta1.MachineDeployment) string {
 	if d.Generation != d.Status.ObservedGeneration {
 		return "InProgress"
@@ -35,13 +34,12 @@ func kstatus(d *v1beta1.MachineDeployment) string {
 	return "Current"
 }
 
-// stage is a deployment with three available machines of class b, which a test can change.
 type stage struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
-	// rejected is the error if the API server rejected a set, and undone is true if the plan was not carried out
-	// completely.
+	// rejected is the error with which the API server rejected a set. undone means that part of the plan was not
+	// carried out.
 	rejected error
 	undone   bool
 }
@@ -54,7 +52,6 @@ func newStage() *stage {
 	return s
 }
 
-// setMachines replaces the machines of a set.
 func (s *stage) setMachines(set *v1beta1.MachineSet, machines ...func(*v1beta1.Machine)) {
 	s.machines[set.UID] = nil
 	for i, change := range machines {
@@ -62,7 +59,6 @@ func (s *stage) setMachines(set *v1beta1.MachineSet, machines ...func(*v1beta1.M
 	}
 }
 
-// progressWas replaces the conditions in the previous status with the given condition Progressing.
 func (s *stage) progressWas(status metav1.ConditionStatus, reason string) {
 	s.d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason,
 		LastTransitionTime: metav1.NewTime(noon.Add(59 * time.Minute))}}
@@ -149,7 +145,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s.progressWas(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
 			s.d.Spec.Paused = true
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		// As in apps/v1, the generation does not count as observed if a set was rejected.
+		// As in apps/v1, a rejected set keeps the generation unobserved.
 		{"a set is rejected", func(s *stage) { s.rejected = errors.New("patch set b: too long"); s.undone = true }, stalled,
 			v1beta1.ReasonInvalidConfiguration, "InProgress"},
 		{"the change was not carried out", func(s *stage) { s.undone = true }, reconciling, v1beta1.ReasonRolloutBlocked,
@@ -180,8 +176,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	}
 }
 
-// A condition whose normal status is False stays missing until it is True for the first time. It is never removed after
-// that.
+// Conditions whose normal status is False stay missing until they are True. They are never removed.
 func TestStalledIsMissingUntilItIsTrue(t *testing.T) {
 	s := newStage()
 	report := func() *metav1.Condition {

@@ -15,12 +15,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// maxRecentFailures is the maximum number of recent failures in a status.
 const maxRecentFailures = 5
 
-// recentFailure returns why a machine is broken and when it broke. A machine is broken if it failed, cannot be
-// launched or was found unhealthy. For any other machine, ok is false. The time does not change while the same
-// failure continues or while the provider retries.
+// recentFailure returns why and when the machine failed, became unlaunchable or was found unhealthy. For other
+// machines, ok is false. Retries do not change the time.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -43,8 +41,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// keepTime returns the failure. If an earlier report was about the same failure, the result has the time of this
-// report. Otherwise the status would change with each attempt to launch a machine.
+// keepTime gives the failure the time of an earlier report about the same failure. Otherwise every launch attempt would
+// change the status.
 func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
@@ -52,8 +50,8 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 	return failure
 }
 
-// mergeFailures returns the last failures of two lists, the newest first. Reports in the parameter others are later
-// than reports in the parameter recent.
+// mergeFailures returns the last failures of both lists, newest first. Reports in others are later than those in
+// recent.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {
@@ -76,7 +74,7 @@ func timeOf(f v1beta1.FailedMachine) time.Time {
 	return f.Time.Time
 }
 
-// machineFailed records a failure from an event. The machine may no longer exist in the next pass.
+// machineFailed records a failure from an event, because the machine may be gone in the next pass.
 func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.FailedMachine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +84,8 @@ func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.Fa
 	}
 }
 
-// recentFailures returns the last failures in the status, in events and of the existing machines. Failures are kept
-// until a status contains them, which may be several passes later.
+// recentFailures returns the last failures from the status, events and existing machines. They are kept until a status
+// contains them.
 func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
 	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
 	m.mu.Lock()

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// listed returns the failures as text. The time at which each failure began is given in minutes after noon.
 func listed(failures []v1beta1.FailedMachine) string {
 	parts := make([]string, len(failures))
 	for i, f := range failures {
@@ -22,7 +21,6 @@ func listed(failures []v1beta1.FailedMachine) string {
 	return strings.Join(parts, ", ")
 }
 
-// recents runs passes over one set. Each pass begins with the status that the previous pass wrote.
 type recents struct {
 	state  *deploymentState
 	shared *sharedState
@@ -83,8 +81,7 @@ func TestRecentFailuresAreLimitedAndStableAcrossAttempts(t *testing.T) {
 		"m5 InsufficientResources 6, m4 InsufficientResources 5"; first != want {
 		t.Errorf("the status lists %q, want the newest five", first)
 	}
-	// Each further attempt to launch fails in the same way, but at a later time. The same applies to machines that the
-	// status does not list.
+	// Further attempts fail in the same way at a later time, also on machines that the status does not list.
 	for minute := 20; minute < 60; minute += 20 {
 		if again := r.pass(fleet(minute)...); again != first {
 			t.Errorf("after another attempt of each machine, the status lists %q, before %q", again, first)
@@ -92,8 +89,7 @@ func TestRecentFailuresAreLimitedAndStableAcrossAttempts(t *testing.T) {
 	}
 }
 
-// The next pass may run only after the machine is gone, and the status may be written several passes later. The failure
-// must not be lost until then.
+// The machine may be gone before the next pass, and the status may be written several passes later.
 //
 // Rule: recent-failures-stay.
 func TestFailureReportedOnlyByEventIsListed(t *testing.T) {
@@ -135,7 +131,6 @@ func TestRecentFailuresOfCompleteDeploymentCauseNoWrite(t *testing.T) {
 	if got := listed(d.Status.RecentFailures); got != "c InstanceVanished 2" || len(d.Status.FailedMachines) > 0 {
 		t.Fatalf("the status lists %q as recent failures and %d failed machines", got, len(d.Status.FailedMachines))
 	}
-	// A new process reads the status an hour later.
 	again := status(noon.Add(time.Hour), a, b, replaced)
 	if got := listed(again.RecentFailures); got != "c InstanceVanished 2" {
 		t.Errorf("an hour later the status lists %q", got)

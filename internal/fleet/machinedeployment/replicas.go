@@ -13,9 +13,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// storeReplicas writes spec.replicas of a deployment that was created without this field and without the webhook that
-// sets it. The event about this write triggers the next pass. If spec.replicas is not stored, the API server does not
-// serve the scale subresource.
+// storeReplicas writes spec.replicas if no webhook has set it, because the API server needs it for the scale
+// subresource. The event about this write triggers the next pass.
 func (p *pass) storeReplicas(ctx context.Context, sets []*v1beta1.MachineSet) error {
 	changed := p.deployment.DeepCopy()
 	replicas := autoscaling.Replicas(p.deployment.Annotations, currentReplicas(sets))
@@ -27,7 +26,6 @@ func (p *pass) storeReplicas(ctx context.Context, sets []*v1beta1.MachineSet) er
 	return nil
 }
 
-// currentReplicas returns the replicas for which the sets of a deployment were last sized, or nil if there is no set.
 func currentReplicas(sets []*v1beta1.MachineSet) *int32 {
 	if len(sets) == 0 {
 		return nil
@@ -35,7 +33,7 @@ func currentReplicas(sets []*v1beta1.MachineSet) *int32 {
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	replicas := sizedForOf(newest)
 	if replicas == Unknown {
-		// If this number is unknown, no rollout has begun and only one set has replicas.
+		// No rollout has begun, and only one set has replicas.
 		replicas = 0
 		for _, set := range sets {
 			replicas += max(0, set.ReplicasOrDefault()-disruption.ReplacementSurge(set))

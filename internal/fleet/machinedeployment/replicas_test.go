@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule: replicas-left-out-are-kept. The number of replicas for which a deployment was last sized can be determined from
-// its sets.
+// Rule: replicas-left-out-are-kept.
 func TestCurrentReplicas(t *testing.T) {
 	sized := func(class string, revision int, replicas int32, annotations map[string]int) *v1beta1.MachineSet {
 		set := setOf(class, revision, noon.Add(time.Duration(revision)*time.Hour))

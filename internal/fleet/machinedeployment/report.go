@@ -15,12 +15,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// statusInterval is the minimum time between two writes of a status in which only numbers and messages changed.
 const statusInterval = time.Second
 
-// versionsInterval is the minimum time between two writes of a status in which only the versions of kubelets changed.
-// If a machine is updated or joins the cluster, other numbers change soon as well. The versions are then written
-// together with these numbers.
+// versionsInterval is the minimum time between status writes that change only kubelet versions. Other numbers usually
+// change soon, and one write then covers both.
 const versionsInterval = 30 * time.Second
 
 // Reasons of events on a MachineDeployment, in addition to those of its conditions.
@@ -32,15 +30,14 @@ const (
 	reasonRevisionFound = "RevisionFound"
 )
 
-// report writes the status after the pass.
 func (p *pass) report(ctx context.Context, v *view, selector string) error {
 	status, requeueAfter := statusOf(p.deployment, v, selector, p.now)
 	p.requeueIn(requeueAfter)
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status if it has changed. It writes an urgent change immediately, and other changes no more
-// often than statusInterval and versionsInterval permit.
+// writeStatus writes a changed status. Urgent changes are written immediately, other changes at most every
+// statusInterval or versionsInterval.
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
@@ -79,7 +76,6 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	return nil
 }
 
-// urgent reports whether anything except numbers and messages has changed.
 func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
 		return true
@@ -94,7 +90,6 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	return false
 }
 
-// onlyVersions reports whether nothing except the versions of kubelets has changed.
 func onlyVersions(before, after *v1beta1.MachineDeploymentStatus) bool {
 	same := *before
 	same.Versions = after.Versions
@@ -108,11 +103,9 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 	return ""
 }
 
-// transition is an event.
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events about a change of the status. The result does not include the event about a new
-// revision.
+// transitions returns the events about a change of the status, except the event about a new revision.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

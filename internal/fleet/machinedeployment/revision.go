@@ -12,22 +12,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// history contains the sets of a deployment, the oldest revision first, and the set that has the wanted template.
 type history struct {
 	sets []*v1beta1.MachineSet
-	// current is the index of the set that has the wanted template, or -1 if there is none.
+	// current is the index of the set with the wanted template, or -1.
 	current int
-	// number is the number of the wanted revision. If the current set is the newest set, this is the revision of that set.
-	// Otherwise the number is one more than the revision of the newest set.
+	// number is the wanted revision: that of the current set if it is the newest set, and otherwise the next number.
 	number int64
-	// rolloutAfter is the deployment's spec.rolloutAfter if that time has passed. If it is in the future, startsIn is the
-	// time until then.
+	// rolloutAfter is spec.rolloutAfter if that time has passed. Otherwise startsIn is the time until then.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have this
-// template, the newest of them becomes the current set. This choice avoids a rollout.
+// findRevision sorts the sets and finds the set with the deployment's template. Of several such sets, the newest is
+// current, which avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -58,7 +55,6 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 	return h
 }
 
-// newerThan reports whether all machines of the set are newer than t.
 func newerThan(set *v1beta1.MachineSet, t time.Time) bool {
 	if t.IsZero() || !set.CreationTimestamp.Time.Before(t) {
 		return true
@@ -67,7 +63,7 @@ func newerThan(set *v1beta1.MachineSet, t time.Time) bool {
 	return err == nil && !recorded.Before(t)
 }
 
-// revisionOf returns the number of a set's revision, or 0 if it has none.
+// revisionOf returns the set's revision, or 0.
 func revisionOf(set *v1beta1.MachineSet) int64 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	if err != nil || n < 0 {
@@ -76,8 +72,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// sizedFor returns the number of replicas for which the sets were last sized, or Unknown. The newest set records this
-// number.
+// sizedFor returns the replicas for which the sets were last sized, as recorded by the newest set, or Unknown.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
@@ -93,7 +88,6 @@ func sizedForOf(newest *v1beta1.MachineSet) int32 {
 	return int32(n)
 }
 
-// setNamed returns the set with the name, or nil if there is none.
 func (h history) setNamed(name string) *v1beta1.MachineSet {
 	for _, set := range h.sets {
 		if set.Name == name {
@@ -103,7 +97,6 @@ func (h history) setNamed(name string) *v1beta1.MachineSet {
 	return nil
 }
 
-// newSet returns the set of the wanted revision, with 0 replicas.
 func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var collisions int32
 	if d.Status.CollisionCount != nil {
@@ -138,8 +131,8 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// RevisionSet returns a set of the deployment for a revision, with 0 replicas. The parameter instance provides the
-// fields that cause a rollout. The deployment's template provides all other fields.
+// RevisionSet returns a set of the deployment with 0 replicas. instance provides the fields that cause a rollout, and
+// the deployment's template provides the others.
 func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()
@@ -150,8 +143,6 @@ func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 // AnnotationChangeCause is the annotation in which kubectl records the cause of a change.
 const AnnotationChangeCause = "kubernetes.io/change-cause"
 
-// recordCause copies the annotation with the cause of a change to the set of the revision, so that the rollout history
-// contains the cause.
 func recordCause(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	if cause, ok := d.Annotations[AnnotationChangeCause]; ok {
 		annotate(set, AnnotationChangeCause, cause)
@@ -175,8 +166,8 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the old and empty sets that exceed the history limit. These are the oldest of them. A set is empty if
-// it has no machines and its controller cannot create any.
+// expired returns the oldest empty sets beyond the history limit. An empty set has no machines and its controller
+// cannot create any.
 func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {

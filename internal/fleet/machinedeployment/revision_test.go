@@ -28,7 +28,6 @@ func deployment(class string) *v1beta1.MachineDeployment {
 	}
 }
 
-// setOf returns a set of a deployment, with the given class, revision and creation time.
 func setOf(class string, revision int, created time.Time) *v1beta1.MachineSet {
 	set := history{number: int64(revision)}.newSet(deployment(class))
 	set.UID = types.UID(set.Name)

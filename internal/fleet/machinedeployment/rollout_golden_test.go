@@ -11,7 +11,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// legend contains the first lines of every golden file.
 const legend = `# — strategy, or what changes from outside at this point.
 #   "a 3→2": one reconcile of the deployment changed the replicas of set a from 3 to 2.
 #       "a 2 ●●": set a, its replicas, and its machines after the sets have acted:
@@ -22,11 +21,11 @@ const legend = `# — strategy, or what changes from outside at this point.
 #   waiting: why the rollout does not advance.
 `
 
-// TestRolloutsStepByStep simulates rollouts from beginning to end. The bounds are checked at every write. The golden
-// files show the steps, as the legend explains. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first,
-// rule scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule
-// pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule
-// failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
+// TestRolloutsStepByStep simulates whole rollouts and checks the bounds at every write. The golden files show the
+// steps. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule scale-during-rollout-in-proportion,
+// rule failing-revision-stops, rule recreate-and-on-delete, rule pause-stops-rollout-not-scaling, rule
+// in-place-hands-over, rule updating-counts-as-unavailable, rule failing-in-place-stops, rule manual-selection-updates,
+// rule withdrawn-selection-harmless, rule waits-for-selection)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -359,8 +358,6 @@ func TestRolloutsStepByStep(t *testing.T) {
 	}
 }
 
-// started returns a function that creates a deployment with the template a. All machines of the deployment are
-// available.
 func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) func(*testing.T) *world {
 	return func(t *testing.T) *world {
 		w := newWorld(t, strategy, replicas, surge, unavailable)
@@ -370,7 +367,6 @@ func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailab
 	}
 }
 
-// midway changes the template and then runs two passes.
 func (w *world) midway(template string) {
 	w.note("template %s, after two passes", template)
 	w.template = template
@@ -382,7 +378,6 @@ func (w *world) midway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-// inPlaceMidway changes the template, and stops after the first machine was handed over.
 func (w *world) inPlaceMidway(template string) {
 	w.note("template %s, until one machine was handed over", template)
 	w.template = template
@@ -394,7 +389,6 @@ func (w *world) inPlaceMidway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-// selectMachines selects machines of a set for an update.
 func (w *world) selectMachines(set string, machines ...int) {
 	for _, i := range machines {
 		w.set(set).machines[i].selected = true

@@ -22,7 +22,7 @@ func unlaunchable(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound)(m)
 }
 
-// Rule: one-deletion-order. Under every delete policy, a set deletes those machines that its deployment expects.
+// Rule: one-deletion-order. Under every delete policy, a set deletes the machines that its deployment expects.
 func TestForecastAgreesWithSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, phaseUnhealthy, unlaunched, toRemediate,
 		failedFor(v1beta1.FailureCreateError),
@@ -65,9 +65,8 @@ func TestForecastAgreesWithSet(t *testing.T) {
 	}
 }
 
-// Rule: scale-down-never-waits-for-a-preferred-machine. There are four machines, one of which is broken, and replicas
-// are lowered to three. No matter which machine is preferred for deletion, the broken machine is deleted. Each
-// controller makes only one decision.
+// Rule: scale-down-never-waits-for-a-preferred-machine. Of four machines, the broken one is deleted, whichever machine
+// is preferred for deletion.
 func TestScaleDownDeletesBrokenMachine(t *testing.T) {
 	preferred := map[string]func(*v1beta1.Machine){
 		"marked":      annotated(v1beta1.AnnotationDeleteMachine, "", isReady),
@@ -97,8 +96,7 @@ func TestScaleDownDeletesBrokenMachine(t *testing.T) {
 	}
 }
 
-// scaleDownTo lowers replicas by one. It then lets the deployment make one decision, followed by one decision of
-// its set.
+// scaleDownTo lowers replicas by one, then lets the deployment and its set make one decision each.
 func scaleDownTo(t *testing.T, replicas int32, machines []*v1beta1.Machine) {
 	t.Helper()
 	now := noon.Add(time.Hour)

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines, to test the effects of plans. It checks each write of a plan
-// against the bounds. This check uses the true state instead of the state from which the plan was made.
+// world simulates a deployment with its sets and machines. It checks each write against the bounds, by the true state
+// and not by the state that the plan used.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -34,13 +34,13 @@ type world struct {
 	known               *deploymentState
 	clock               time.Time
 	machines, revisions int
-	crashIn             int   // number of effects until all controllers crash, 0 for never
+	crashIn             int   // number of writes until all controllers crash, 0 for never
 	allowed             int32 // number of live machines that sets may have within the bounds
 	waiting             string
 }
 
-// simulatedSet simulates a MachineSet and its controller. The controller makes a plan and then carries it out step by
-// step, even if the set changes in the meantime.
+// simulatedSet simulates a MachineSet and its controller, which carries out a plan step by step even if the set changes
+// meanwhile.
 type simulatedSet struct {
 	name       string
 	revision   int
@@ -52,7 +52,7 @@ type simulatedSet struct {
 	victims    []*simulatedMachine
 	noCreate   bool
 	Role
-	toHandOver []*simulatedMachine // machines still to be handed over by the plan, to the set handOverTo
+	toHandOver []*simulatedMachine // machines still to be handed over to the set handOverTo
 	handOverTo string
 	machines   []*simulatedMachine
 }
@@ -94,7 +94,6 @@ func (w *world) set(name string) *simulatedSet {
 	return nil
 }
 
-// object returns the set as a MachineSet.
 func (s *simulatedSet) object() *v1beta1.MachineSet {
 	set := &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: types.UID(s.name), Generation: s.generation},
@@ -105,7 +104,6 @@ func (s *simulatedSet) object() *v1beta1.MachineSet {
 	return set
 }
 
-// object returns the machine as a Machine.
 func (m *simulatedMachine) object() *v1beta1.Machine {
 	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name),
 		CreationTimestamp: metav1.NewTime(m.since)}}
@@ -164,7 +162,6 @@ func (s *simulatedSet) live() (n int32) {
 	return n
 }
 
-// bounds resolves the bounds of the strategy as the API does.
 func (w *world) bounds() Bounds {
 	switch w.strategy {
 	case v1beta1.StrategyRecreate:
@@ -180,7 +177,6 @@ func (w *world) bounds() Bounds {
 	return Bounds{}
 }
 
-// state observes the state as a real pass does.
 func (w *world) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
 		Paused: w.paused, Frozen: w.frozen, Current: -1}
@@ -201,7 +197,6 @@ func (w *world) state() State {
 	return s
 }
 
-// pass makes a plan and carries it out. It reports whether anything was written.
 func (w *world) pass() bool {
 	w.t.Helper()
 	if !w.paused && !w.frozen {
@@ -244,8 +239,7 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// countEffect counts an effect, and reports whether the controllers crash after this effect. After a crash, all
-// controllers have lost their state and their plans.
+// countEffect counts a write and reports whether all controllers crash after it. A crash loses their state and plans.
 func (w *world) countEffect() bool {
 	if w.crashIn == 0 {
 		return false
@@ -260,8 +254,8 @@ func (w *world) countEffect() bool {
 	return true
 }
 
-// assign gives a set its role in a hand-over. It checks that the set cannot delete machines that were handed over. The
-// parameter replicas is the number of replicas that the set had before.
+// assign gives a set its role, and checks that the set cannot delete received machines. replicas is the value before
+// the change.
 func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
@@ -276,7 +270,7 @@ func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	set.Role = role
 }
 
-// write carries out a change of replicas and checks that it keeps the bounds.
+// write changes replicas and checks the bounds.
 func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
@@ -314,7 +308,6 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	}
 }
 
-// mayExist returns the maximum number of machines that can exist before the next plan.
 func (w *world) mayExist() (n int32) {
 	for _, s := range w.sets {
 		n += max(s.replicas, s.live()+s.creates)
@@ -322,8 +315,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable returns how many machines remain available if every controller carries out its current plan, and then
-// deletes all its surplus machines even if they are available.
+// surelyAvailable returns how many machines stay available if every set finishes its plan and then deletes its surplus,
+// available machines included.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -342,7 +335,6 @@ func (w *world) surelyAvailable() (n int32) {
 	return n
 }
 
-// runSets lets the controller of every set act until it has nothing left to do.
 func (w *world) runSets() {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
@@ -351,7 +343,6 @@ func (w *world) runSets() {
 	}
 }
 
-// sync lets the controller of the set act until it has nothing left to do.
 func (w *world) sync(s *simulatedSet) {
 	w.t.Helper()
 	for range 2 {
@@ -362,7 +353,6 @@ func (w *world) sync(s *simulatedSet) {
 	}
 }
 
-// completeOperations completes the creation, update or deletion of machines, or makes the operation fail.
 func (w *world) completeOperations() {
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
@@ -385,7 +375,7 @@ func (w *world) completeOperations() {
 	}
 }
 
-// String returns each set with its replicas and its machines. A machine being deleted is in parentheses.
+// String returns each set with its replicas and machines. Machines in parentheses are being deleted.
 func (w *world) String() string {
 	var b strings.Builder
 	for _, s := range w.sets {
@@ -424,12 +414,11 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// note writes a line to the log.
 func (w *world) note(format string, args ...any) {
 	fmt.Fprintf(w.log, "— "+format+"\n", args...)
 }
 
-// playUntilStable runs passes, sets and operations of machines until nothing changes. It logs every step.
+// playUntilStable runs all controllers and operations until nothing changes, and logs every step.
 func (w *world) playUntilStable() {
 	w.t.Helper()
 	for step := 0; ; step++ {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// remainsAvailable returns how many machines stay available in a set that has a role in a hand-over. Such a set deletes
-// no machines, and hands unavailable machines over first.
+// remainsAvailable returns how many machines stay available in a set that hands machines over: it deletes none, and
+// unavailable machines go first.
 func (s *simulatedSet) remainsAvailable() int32 {
 	var up int32
 	for _, m := range s.machines {
@@ -29,7 +29,6 @@ func (s *simulatedSet) remainsAvailable() int32 {
 	return min(up, s.replicas)
 }
 
-// notToBeDeleted returns the number of machines in all sets that the sets do not have to delete.
 func (w *world) notToBeDeleted() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -41,7 +40,6 @@ func (w *world) notToBeDeleted() (n int32) {
 	return n
 }
 
-// handOverCandidates returns the machines that may be handed over, in the order in which the set hands them over.
 func (s *simulatedSet) handOverCandidates() []*simulatedMachine {
 	order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return s.BySelection && !m.selected })
 	rank := func(m *simulatedMachine) int {
@@ -54,8 +52,7 @@ func (s *simulatedSet) handOverCandidates() []*simulatedMachine {
 	return order
 }
 
-// order returns the live machines in the order in which the set deletes them. If machines have equal precedence, the
-// available ones come first.
+// order returns the live machines in deletion order. At equal precedence, available machines come first.
 func (s *simulatedSet) order() []*simulatedMachine {
 	rank := func(m *simulatedMachine) int {
 		switch {
@@ -78,7 +75,7 @@ func (s *simulatedSet) order() []*simulatedMachine {
 	return order
 }
 
-// decide lets the controller of the set make a plan, unless the controller is still carrying out an earlier plan.
+// decide makes a plan for the set, unless an earlier plan is still in progress.
 func (w *world) decide(s *simulatedSet) {
 	if s.creates > 0 || len(s.victims) > 0 || len(s.toHandOver) > 0 {
 		return
@@ -97,8 +94,7 @@ func (w *world) decide(s *simulatedSet) {
 	}
 }
 
-// act lets the controller of the set create, delete or hand over one machine. It returns false if there was nothing to
-// do.
+// act creates, deletes or hands over one machine of the set. It returns false if there was nothing to do.
 func (w *world) act(s *simulatedSet) bool {
 	w.t.Helper()
 	defer w.countEffect()
@@ -121,7 +117,7 @@ func (w *world) act(s *simulatedSet) bool {
 		victim := s.victims[0]
 		s.victims = s.victims[1:]
 		if victim.state == available && !victim.deleting && w.availableNow() <= w.replicas-w.bounds().MaxUnavailable {
-			// The available machine stays for now. An unavailable machine is deleted instead.
+			// Keep the available machine and delete an unavailable one.
 			victim = s.unavailable()
 		}
 		if victim == nil {
@@ -135,7 +131,6 @@ func (w *world) act(s *simulatedSet) bool {
 	return true
 }
 
-// availableNow returns how many machines are available.
 func (w *world) availableNow() (n int32) {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
@@ -147,7 +142,6 @@ func (w *world) availableNow() (n int32) {
 	return n
 }
 
-// unavailable returns a machine of the set that is neither available nor a victim, or nil if there is none.
 func (s *simulatedSet) unavailable() *simulatedMachine {
 	for _, m := range s.machines {
 		if m.state != available && !m.deleting && !slices.Contains(s.victims, m) {
@@ -157,13 +151,12 @@ func (s *simulatedSet) unavailable() *simulatedMachine {
 	return nil
 }
 
-// receives reports whether another set is handing machines over to the set.
 func (w *world) receives(s *simulatedSet) bool {
 	from := w.set(s.ReceiveFrom)
 	return from != nil && from.MoveTo == s.name
 }
 
-// handOverOne hands one machine over, unless the machine was changed in the meantime.
+// handOverOne hands one machine over unless it was changed meanwhile.
 func (w *world) handOverOne(s *simulatedSet) {
 	w.t.Helper()
 	m, to := s.toHandOver[0], w.set(s.handOverTo)
@@ -186,7 +179,6 @@ func (w *world) handOverOne(s *simulatedSet) {
 	}
 }
 
-// report lets the controller of the set write its status once the plan has been carried out.
 func (s *simulatedSet) report() {
 	if s.creates == 0 && len(s.victims) == 0 && len(s.toHandOver) == 0 {
 		s.observed = s.decidedOn
@@ -199,7 +191,6 @@ func (w *world) setState(m *simulatedMachine, state machineState) {
 	}
 }
 
-// remove removes a machine whose deletion is complete.
 func (s *simulatedSet) remove(m *simulatedMachine) {
 	s.machines = slices.DeleteFunc(s.machines, func(o *simulatedMachine) bool { return o == m })
 }

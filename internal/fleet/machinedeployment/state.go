@@ -12,54 +12,48 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// sharedState is the memory of a Reconciler between passes. If the memory is lost, the Reconciler needs more reads
-// and more time, but stays correct.
+// sharedState is a Reconciler's memory between passes. Losing it costs reads and time, but not correctness.
 type sharedState struct {
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses this state,
-// except for the fields that event handlers write.
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for
+// fields that event handlers write.
 type deploymentState struct {
 	uid types.UID
-	// cache tracks whether the cache may be trusted. A pass confirms the cache by comparing it with live lists.
+	// cache tracks whether a comparison with live lists has confirmed the cache.
 	cache freshness.Tracker
-	// orphanSet is true if a set without an owner may belong to the deployment. failed contains the machines that
-	// failed to launch since the last pass. Event handlers write both fields, which sharedState.mu guards.
+	// orphanSet means that a set without an owner may belong to the deployment. failed holds machines that failed to
+	// launch since the last pass. sharedState.mu guards both.
 	orphanSet bool
 	failed    []launchFailure
-	// recent contains the last failures, the newest first. broken contains the failures of all existing machines, by name.
-	// Event handlers use both fields, which sharedState.mu guards.
+	// recent holds the last failures, newest first. broken holds the failures of existing machines by name.
+	// sharedState.mu guards both.
 	recent []v1beta1.FailedMachine
 	broken map[string]v1beta1.FailedMachine
-	// machineEvents counts the events since the last pass about machines that are Ready or gone. sharedState.mu guards
-	// this field.
+	// machineEvents counts events about Ready or deleted machines since the last pass. sharedState.mu guards it.
 	machineEvents int32
 
-	// observedGeneration is the current generation of the deployment. specVersion is a resource version of the deployment
-	// with this generation.
+	// observedGeneration is the deployment's generation, and specVersion a resource version with that generation.
 	observedGeneration int64
 	specVersion        string
-	// generation and decidedAt are the generation and the time of the last decision. machines is the number of
-	// machines that this decision was based on.
+	// generation and decidedAt describe the last decision, which was based on this many machines.
 	generation int64
 	decidedAt  time.Time
 	machines   int
-	// batch is the number of machineEvents that a rollout waits for before its next step, or 0 without a rollout.
-	batch int32
-	// reportedAt is the time at which the status was last written.
+	// batch is how many machineEvents a rollout waits for before its next step, or 0 without a rollout.
+	batch      int32
 	reportedAt time.Time
-	// stuck is the reason in the metric of stuck rollouts, or empty if the rollout is not stuck.
+	// stuck is the reason in the metric of stuck rollouts, or empty.
 	stuck string
 
-	// unobserved contains earlier replicas of sets that a set's controller may still use, by the UID of the set.
+	// unobserved holds earlier replicas that a set's controller may still use, by the UID of the set.
 	unobserved map[types.UID]unobservedReplicas
-	// failures contains the last launch failures of the set that is being rolled out.
-	failures failures
+	failures   failures
 }
 
-// unobservedReplicas is the range of the replicas that a set had before the given generation.
+// unobservedReplicas is the range of a set's replicas before the given generation.
 type unobservedReplicas struct {
 	least, most int32
 	generation  int64
@@ -69,7 +63,6 @@ func newSharedState() *sharedState {
 	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
 }
 
-// get returns the state of the deployment. If the deployment has another UID than before, the state is new.
 func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +75,6 @@ func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentSt
 	return r
 }
 
-// observed records the generation and resource version of the deployment.
 func (r *deploymentState) observed(d *v1beta1.MachineDeployment) {
 	if r.observedGeneration != d.Generation {
 		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
@@ -95,7 +87,6 @@ func (m *sharedState) forget(key types.NamespacedName) {
 	delete(m.deployments, key)
 }
 
-// orphanSetSeen records that a set without an owner may belong to the deployment.
 func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +95,7 @@ func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	}
 }
 
-// takeOrphanSetSeen reports whether a set without an owner may exist, and resets this record.
+// takeOrphanSetSeen reports whether orphanSetSeen was called since the last call.
 func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +110,7 @@ func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
 	r.orphanSet = true
 }
 
-// launchFailed records a machine that failed to launch. The machine may no longer exist in the next pass.
+// launchFailed records a launch failure, because the machine may be gone in the next pass.
 func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +120,7 @@ func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailu
 	}
 }
 
-// takeFailed returns the machines that failed to launch since the previous call.
+// takeFailed returns the launch failures since the previous call.
 func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,15 +129,14 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// spacing limits the CPU time that is spent on counting machines, even if many machines trigger events at once.
+// spacing limits the CPU time for counting machines when many machines trigger events at once.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
-// stepDebounce is the time for which a rollout collects events of machines before its next step. If several machines
-// may be replaced at a time, one step can then replace several of them, with only one write for each set.
+// stepDebounce is how long a rollout collects events before its next step, so that one write for each set covers
+// several machines.
 const stepDebounce = time.Second
 
-// debounce returns how long the next pass must be delayed to collect more events. If the deployment itself has
-// changed, the pass is not delayed.
+// debounce returns how long to delay the next pass to collect events. A changed deployment is not delayed.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -158,7 +148,6 @@ func (r *deploymentState) debounce(generation int64, machineEvents int32, now ti
 	return max(0, interval-now.Sub(r.decidedAt))
 }
 
-// recordMachineEvent records that a machine of the deployment is Ready or gone.
 func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +156,7 @@ func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	}
 }
 
-// machineEventsOf returns the number of events since the last reset. If take is true, it resets this number.
+// machineEventsOf returns the number of events since the last reset, and resets it if take is true.
 func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,8 +167,7 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// includeUnobserved extends the range from Least to Most by earlier replicas of the set, until the set's controller has
-// observed a later generation.
+// includeUnobserved extends the range from Least to Most by earlier replicas that the set's controller may still use.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -191,9 +179,8 @@ func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Se
 	}
 }
 
-// recordWrite records that the write with the given generation changed the replicas of a set from the value before to
-// the value now. The parameter live is the number of live machines of the set. If the set had already reached the
-// earlier replicas, its controller no longer acts on them, so they are not recorded.
+// recordWrite records that the write of a generation changed replicas from before to now. A set with before live
+// machines no longer acts on the earlier replicas, so they are not recorded.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
@@ -206,7 +193,6 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 		generation: max(generation, t.generation)}
 }
 
-// keepOnly drops the state of all sets that are not in the given list.
 func (r *deploymentState) keepOnly(sets []types.UID) {
 	for uid := range r.unobserved {
 		if !slices.Contains(sets, uid) {

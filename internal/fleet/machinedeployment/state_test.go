@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A write to a nil map would panic.
 func TestDeploymentStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(types.NamespacedName{Name: "web"}, "uid")).Elem()
 	for i := range r.NumField() {

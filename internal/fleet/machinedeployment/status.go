@@ -16,14 +16,11 @@ import (
 	"machinist.dev/machinist/internal/platform/conditionlimit"
 )
 
-// maxFailedMachines is the maximum number of failed machines in a status.
 const maxFailedMachines = 10
 
-// maxVersions is the maximum number of kubelet versions in a status.
 const maxVersions = 32
 
-// statusOf returns the status after a pass. The result requeueAfter is the time until the progress deadline, or 0 if no
-// deadline applies.
+// statusOf returns the status after a pass. requeueAfter is the time until the progress deadline, or 0.
 func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
@@ -57,7 +54,7 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	return status, deadlineIn(progress, r)
 }
 
-// minAvailable returns how many machines must be available for the condition Available to be True.
+// minAvailable returns how many available machines the condition Available requires.
 func (v *view) minAvailable() int32 {
 	if v.state.Strategy == v1beta1.StrategyRecreate {
 		return v.state.Replicas
@@ -65,7 +62,7 @@ func (v *view) minAvailable() int32 {
 	return max(0, v.state.Replicas-v.bounds.MaxUnavailable)
 }
 
-// revisionNow returns the number of the newest revision after this pass, or 0 if there is none yet.
+// revisionNow returns the newest revision after this pass, or 0.
 func (v *view) revisionNow() int64 {
 	switch {
 	case v.began != "", v.current >= 0 && v.mayStartRevision():
@@ -76,7 +73,6 @@ func (v *view) revisionNow() int64 {
 	return 0
 }
 
-// setCounts writes the numbers of machines into the status.
 func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
@@ -117,14 +113,12 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Versions = versionCounts(versions)
 }
 
-// upToDateReady reports whether a machine of the newest revision is Ready and whether its instance matches its
-// specification. Only a rollout in place changes the specification of an instance. After a machine has been handed
-// over, an earlier report of its provider about the specification is outdated.
+// upToDateReady reports whether a machine of the newest revision is Ready and up to date. A report of the provider from
+// before the last hand-over is outdated.
 func (v *view) upToDateReady(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
 }
 
-// versionCounts returns the most frequent versions, sorted by name.
 func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	var counts []v1beta1.VersionCount
 	for version, n := range versions {
@@ -139,8 +133,8 @@ func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	return counts
 }
 
-// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that no longer exist take
-// precedence, because after a restart the controller finds them only in the status.
+// limitFailedMachines returns at most maxFailedMachines machines. Machines that no longer exist take precedence,
+// because only the status records them.
 func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(failed, byName)
@@ -150,7 +144,6 @@ func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedM
 	return failed
 }
 
-// hasLabels reports whether the labels include all wanted labels.
 func hasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if have, ok := labels[key]; !ok || have != value {
@@ -171,7 +164,7 @@ func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
 	return failed
 }
 
-// rollout returns the state on which the condition Progressing depends.
+// rollout returns the input of the condition Progressing.
 func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus,
 	stalledFor time.Duration) rollout {
 	outdated := v.outdated()
@@ -214,8 +207,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdated returns how many machines of old revisions exist or may still be created. With the strategy Recreate, the
-// number includes machines that are being deleted, because the rollout waits until they are gone.
+// outdated returns how many old machines exist or may still be created. Recreate also counts machines being deleted,
+// because it waits for them.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {
@@ -230,8 +223,6 @@ func (v *view) outdated() int32 {
 	return n
 }
 
-// updating returns how many machines are available but not up to date, because their update in place is not
-// finished.
 func (v *view) updating() (n int32) {
 	if v.state.Strategy != v1beta1.StrategyInPlace {
 		return 0
@@ -242,7 +233,6 @@ func (v *view) updating() (n int32) {
 	return n
 }
 
-// doing describes which sets the pass scales, and the reason. The text is empty if the pass scales no set.
 func (v *view) doing() string {
 	parts := make([]string, len(v.plan.Scales))
 	for i, scale := range v.plan.Scales {

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
 )
 
-// viewed returns the view of a pass over the deployment, including the plan.
 func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 	machines map[types.UID][]*v1beta1.Machine) *view {
 	t.Helper()

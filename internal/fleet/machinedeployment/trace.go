@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// traceRollout reports a rollout to the tracer if the new status shows that the rollout has ended. The previous status
-// contains the time at which the rollout began.
+// traceRollout reports a rollout to the tracer when the status shows its end. The previous status contains its
+// beginning.
 func (p *pass) traceRollout(before, after *v1beta1.MachineDeploymentStatus) {
 	if !p.Tracer.On() {
 		return

@@ -9,9 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// versionSkew returns the reason why the version of the wanted revision must not be rolled out to the target cluster.
-// It returns "" if the version may be rolled out, or if the version of the cluster is unknown. It reads the version of
-// the cluster only if the version of machines would change.
+// versionSkew returns why the target cluster does not support the wanted version, or "" if it does or its version is
+// unknown. It reads the cluster's version only if machines would get another version.
 func (p *pass) versionSkew(ctx context.Context, v *view) string {
 	version := p.deployment.Spec.Template.Spec.Version
 	if p.ServerVersion == nil || version == "" || !v.mayStartRevision() || allowsVersionSkew(p.deployment) ||
@@ -30,8 +29,8 @@ func allowsVersionSkew(d metav1.Object) bool {
 	return allowed
 }
 
-// changesVersion reports whether a rollout would create the first machines of the deployment, or would replace
-// machines of another version. Any other rollout does not increase the version skew, and must remain possible.
+// changesVersion reports whether a rollout would create the first machines or change the version of machines. No other
+// rollout increases the version skew.
 func (v *view) changesVersion(version string) bool {
 	others := 0
 	for i, set := range v.state.Sets {

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// deploymentsOfSet returns the deployment that controls the set. If no object controls the set, it returns the
-// deployments that may adopt the set.
+// deploymentsOfSet returns the deployment that controls the set, or the deployments that may adopt a set without a
+// controller.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -50,7 +50,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	return requests
 }
 
-// deploymentOfMachine returns the deployment that the machine's label names. It also records a failure of the machine.
+// deploymentOfMachine returns the deployment in the machine's label, and records a failure of the machine.
 func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object) []reconcile.Request {
 	m, ok := object.(*v1beta1.Machine)
 	name := object.GetLabels()[v1beta1.LabelMachineDeployment]
@@ -73,7 +73,6 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// deploymentsOfBudget returns the deployments in the namespace of a budget.
 func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Object) []reconcile.Request {
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
@@ -89,8 +88,8 @@ func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Obje
 	return requests
 }
 
-// deploymentChanged drops updates of the status, which only the controller writes, and updates of annotations that
-// no pass uses.
+// deploymentChanged drops updates of the status, which only this controller writes, and of annotations that no pass
+// uses.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		deletionBegan(), onUpdate(func(before, after client.Object) bool {
@@ -104,15 +103,13 @@ func deletionBegan() predicate.Predicate {
 	})
 }
 
-// onUpdate accepts all creations and deletions, and those updates for which the function changed returns true.
 func onUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld != nil && e.ObjectNew != nil && changed(e.ObjectOld, e.ObjectNew)
 	}}
 }
 
-// setChanged drops updates that change only numbers in a set's status, because a deployment counts the machines
-// itself.
+// setChanged drops updates of counts in the status, because deployments count machines themselves.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -128,7 +125,6 @@ func setChanged() predicate.Predicate {
 	})
 }
 
-// machineChanged drops updates that affect neither a plan nor the status.
 func machineChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
@@ -137,7 +133,6 @@ func machineChanged() predicate.Predicate {
 	})
 }
 
-// machineFields contains all fields of a machine on which a deployment depends, except its labels.
 type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool
@@ -151,11 +146,8 @@ type machineFields struct {
 	refused                bool
 	marked, preserved      bool
 	priority               string
-	// replace is the annotation that requests the replacement of the machine. exempt is the annotation that forbids
-	// its disruption.
-	replace, exempt annotation
-	// version is empty until the machine is Ready. Therefore the first version of a machine triggers no additional
-	// pass.
+	replace, exempt        annotation
+	// version stays empty until the machine is Ready, so that its first version triggers no extra pass.
 	version string
 }
 
@@ -187,7 +179,6 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 	return g
 }
 
-// annotation records whether an object has an annotation, and its value.
 type annotation struct {
 	set   bool
 	value string

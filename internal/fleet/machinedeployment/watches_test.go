@@ -48,7 +48,6 @@ func TestVersionTriggersPassOnceTheMachineIsReady(t *testing.T) {
 	}
 }
 
-// Annotations that request the replacement of a machine, or exempt it from disruption, may have an empty value.
 func TestDisruptionAnnotationsTriggerPass(t *testing.T) {
 	with := func(key, value string) *v1beta1.Machine {
 		return machine("a", 1, func(m *v1beta1.Machine) { m.Annotations = map[string]string{key: value} })

@@ -18,12 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// actions contains the machines that a pass changed, for its events. There is one field for each kind of change.
 type actions struct {
 	created, adopted, released, handedOver, deleted, remediated tally
 }
 
-// apply carries out at most one batch of the plan. The result again is false if the pass must end after this round.
+// apply carries out at most one batch of the plan. again is false if the pass must end after this round.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
@@ -50,7 +49,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	return again && !p.cacheStale, err
 }
 
-// confirm reads the set live, and reports whether the plan still applies to the set.
+// confirm reports whether the plan still applies to the set in the API server.
 func (p *pass) confirm(ctx context.Context) (bool, error) {
 	set, decided := &v1beta1.MachineSet{}, p.state.Set
 	if err := p.Live.Get(ctx, p.key, set); err != nil {
@@ -63,7 +62,6 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 		set.Annotations[v1beta1.AnnotationReceiveFrom] == decided.Annotations[v1beta1.AnnotationReceiveFrom], nil
 }
 
-// release removes the owner reference from machines that no longer match the selector.
 func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := m.DeepCopy()
@@ -78,7 +76,6 @@ func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 	return err
 }
 
-// update patches machines in place.
 func (p *pass) update(ctx context.Context, updates []Update) error {
 	machines := make([]*v1beta1.Machine, 0, len(updates))
 	desired := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
@@ -89,9 +86,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := desired[m]
 		patch := client.MergeFrom(m)
-		// A merge patch replaces whole lists, and an autoscaler may have written its delete annotation again just
-		// now. A patch that changes a list or this annotation must therefore fail if another client has changed the
-		// machine since it was read.
+		// A merge patch replaces whole lists, and an autoscaler may just have renewed its delete annotation. Such a
+		// patch must fail on a concurrent change.
 		if !sameLists(m, changed) ||
 			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
 			patch = optimisticPatch(m)
@@ -102,8 +98,7 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	return err
 }
 
-// adopt adopts orphans. Each orphan is first read from the API server. It is skipped if it is being deleted or has
-// a controller.
+// adopt adopts orphans. A live read of each orphan first confirms that it may still be adopted.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -142,8 +137,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes surplus machines. If a machine was chosen from several machines, or because it was not
-// available, it is deleted only if it has not changed since the decision. Otherwise the next round decides again.
+// scaleDown deletes surplus machines. A victim that was chosen among several machines, or because it was unavailable,
+// is deleted only if it has not changed since. Otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
@@ -178,8 +173,7 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	return err
 }
 
-// remediate deletes machines in order to replace them. Before each deletion, the machine is read from the API
-// server to confirm that the reason still applies.
+// remediate deletes machines that must be replaced. A live read first confirms that the reason still applies.
 func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
@@ -227,14 +221,12 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	return err
 }
 
-// recordRemediated records machines that were deleted in order to replace them.
 func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	lost, broken := splitLost(deleted)
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
-		// The lost machine may itself be a replacement. In this case, it is removed from the replacements that
-		// count against the budget.
+		// A lost machine that was itself a replacement no longer counts against the budget.
 		again = again || slices.Contains(p.known.lostReplacements, m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
@@ -253,7 +245,7 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
-// each calls f for every machine, and returns the machines for which f succeeded. It ignores NotFound errors.
+// each calls f for every machine and returns the machines for which f succeeded. NotFound errors are ignored.
 func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
@@ -278,14 +270,13 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	return succeeded, errors.Join(errs...)
 }
 
-// markCacheStale makes the pass end after the current round. Another round would make the same decision from the
-// same cache.
+// markCacheStale ends the pass after this round, because another round would decide from the same stale cache.
 func (p *pass) markCacheStale() {
 	p.cacheStale = true
 	p.requeueIn(queueing.ConflictDelay)
 }
 
-// deletionFailed records an error for the condition ReplicaFailure. It ignores conflicts, because the next pass tries
+// deletionFailed records an error for the condition ReplicaFailure. Conflicts are ignored, because the next pass tries
 // again.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
@@ -293,25 +284,21 @@ func (p *pass) deletionFailed(err error) {
 	}
 }
 
-// withoutOwner returns the owner references of the machine, except the reference to the set.
 func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool {
 		return o.UID == p.state.Set.UID
 	})
 }
 
-// reference returns a Machine object with only the name and UID of m, for requests that need no other fields.
 func reference(m *v1beta1.Machine) *v1beta1.Machine {
 	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
 }
 
-// optimisticPatch returns a merge patch that fails if another client has changed the machine since it was read.
+// optimisticPatch returns a merge patch that fails if another client has changed the machine.
 func optimisticPatch(m *v1beta1.Machine) client.Patch {
 	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
 }
 
-// remediationReason returns why a machine is replaced: its failure, its interruption notice or the policy that
-// requested it.
 func remediationReason(m *v1beta1.Machine) string {
 	if machinestate.Failed(m) {
 		return string(m.Status.FailureReason)
@@ -323,7 +310,6 @@ func remediationReason(m *v1beta1.Machine) string {
 	return machinestate.RemediationReason(m)
 }
 
-// onlyConflicts reports whether all errors are conflicts.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {

@@ -7,21 +7,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine if no scale-down
-// follows. If the autoscaler cannot lower replicas, it removes the annotation itself, unless it is terminated
-// before that.
+// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays without a scale-down. An autoscaler that
+// was terminated does not remove the annotation itself.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// deleteAnnotationLayout is the format in which cluster-autoscaler's clusterapi provider writes the annotation. It is
-// the result of time.Now().String(), which includes the monotonic clock reading. No administrator would write such
-// a value by hand. See MarkMachineForDeletion in kubernetes/autoscaler,
+// deleteAnnotationLayout is the format of cluster-autoscaler's annotation: time.Now().String() with its monotonic clock
+// reading, which no administrator writes. See MarkMachineForDeletion in kubernetes/autoscaler,
 // cloudprovider/clusterapi/clusterapi_unstructured.go.
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerDeleteAnnotation returns the time at which an autoscaler annotated the machine for deletion. It returns
-// false if the annotation is missing or was not written by an autoscaler.
+// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion, or false without such an
+// annotation.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {
@@ -35,8 +33,7 @@ func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	return marked, err == nil
 }
 
-// deleteAnnotationExpiresIn returns the remaining lifetime of an autoscaler's delete annotation. It returns false if
-// there is no such annotation.
+// deleteAnnotationExpiresIn returns the remaining lifetime of an autoscaler's delete annotation, or false without one.
 func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
 	marked, ok := autoscalerDeleteAnnotation(m)
 	if !ok {

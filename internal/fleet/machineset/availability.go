@@ -20,20 +20,19 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// availabilityPoll is the interval at which a set checks whether its deployment can now spare the available machines
-// that the set would delete. The set gets no events of machines in other sets.
+// availabilityPoll is how often a set checks whether its deployment can spare the surplus machines. The set gets no
+// events about machines of other sets.
 const availabilityPoll = time.Second
 
 // Availability describes how many available machines a deployment needs.
 //
-// When a deployment lowers the replicas of a set, it expects the set to delete machines that are not available. One
-// of these machines may become available before the set acts on its new replicas. The set would then delete an
-// available machine that the deployment needs. Therefore the set counts the available machines of all sets
-// immediately before it deletes any machine (package victims). If the deletion of a machine is blocked, the
-// deployment continues to count this machine (draft.blockedDeletions).
+// A deployment may lower a set's replicas and expect the deletion of unavailable machines. If one of them becomes
+// available first, the set might delete an available machine that the deployment needs. Therefore the set counts the
+// available machines of all sets immediately before each deletion (package victims). The deployment keeps counting a
+// machine whose deletion is blocked (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines must stay available in all sets of the deployment in total. For a
-	// standalone set, it is the number of replicas, so that the set prefers to delete unavailable machines.
+	// MinAvailable is how many machines of the deployment must stay available. For a standalone set it is the number of
+	// replicas, so that unavailable machines are deleted first.
 	MinAvailable int
 	// Elsewhere is the number of available machines in the other sets of the deployment.
 	Elsewhere int
@@ -41,13 +40,12 @@ type Availability struct {
 	UpToDate bool
 }
 
-// counts reports whether a machine is counted as available.
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// choose returns which surplus machines may be deleted now, and which deletions are blocked. The parameter order
-// contains all machines of the set in the order of deletion.
+// choose returns the surplus machines that may be deleted now, and those whose deletion is blocked. order holds all
+// machines of the set in deletion order.
 func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
 		return order[:surplus], nil
@@ -63,20 +61,18 @@ func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (ma
 	return victims.Choose(order, surplus, spare, available)
 }
 
-// message returns a message that explains why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s is available and is not deleted yet: at least %s must stay available.",
 		firstByName(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
 }
 
-// readAvailability determines how many machines must stay available. It is used if the set has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
 	if s.Standalone {
 		s.Availability.MinAvailable = int(s.Set.ReplicasOrDefault())
 	}
-	// If the deployment is being deleted, or its strategy is invalid, no deletion is blocked.
+	// A deployment that is being deleted or has an invalid strategy blocks no deletion.
 	if d == nil || !d.DeletionTimestamp.IsZero() || p.live <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
@@ -96,8 +92,6 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	return nil
 }
 
-// availableElsewhere counts the available machines of the deployment's other sets. It uses the cache if the cache may
-// be trusted, and otherwise a live LIST.
 func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
 	siblings, err := p.siblings(ctx)
 	if err != nil || len(siblings) == 0 {
@@ -144,10 +138,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable reads the deployment from the API server, and returns those chosen machines that may still be deleted.
-// The deployment may have changed since it lowered the set's replicas. Other sets of the deployment depend on the
-// same count of available machines. Therefore, if other sets have available machines, the caller must hold
-// sharedState.shrinking until the machines are deleted.
+// deletable reads the deployment live and returns the chosen machines that may still be deleted. If other sets have
+// available machines, the caller must hold sharedState.shrinking until the deletion. Otherwise two sets could rely on
+// the same available machines.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -9,22 +9,21 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is the interval at which a set without free capacity checks whether the other sets of its deployment
-// now have fewer machines. The set gets no events of machines in these sets.
+// capacityPoll is how often a set without free capacity checks the other sets of its deployment, whose machines trigger
+// no events for it.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that cannot create more machines now.
 const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. " +
 	"This set creates more when the other sets of the deployment have fewer."
 
-// readCapacity determines for how many of the set's replicas no machine may be created now, because the deployment
-// has too many machines. All sets of the deployment together may have at most replicas + maxSurge machines. The
-// deployment already considered this limit when it raised the set's replicas. But if the deletion of machines is
-// blocked, another set may have more machines than the deployment expected (rule set-keeps-deployment-available).
+// readCapacity reads for how many replicas no machine may be created, because the deployment has too many machines. The
+// sets of a deployment may have at most replicas + maxSurge machines in total. A blocked deletion can exceed what the
+// deployment assumed (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
-	// If a deployment is paused, administrators may scale its sets without this limit.
+	// The sets of a paused deployment may be scaled without this limit.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || p.live >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}

@@ -24,23 +24,19 @@ import (
 const (
 	defaultConcurrency = 10
 
-	// parallelWrites is the maximum number of parallel write requests of one set.
 	parallelWrites = 64
 
-	// confirmedBatch is the number of machines that a set creates in the first round of a pass if its last creations
-	// succeeded.
+	// confirmedBatch is how many machines the first round of a pass creates if the last creations succeeded.
 	confirmedBatch = 16
 
-	// maxBatch is the maximum number of machines that a set creates or deletes before it counts its machines again.
 	maxBatch = 500
 
-	// cacheLag, plus cacheLagPerMachine for each machine of a set, is how long the set waits for its cache before it lists
-	// machines live. The wait usually avoids the LIST, which costs as much as several writes.
+	// cacheLag, plus cacheLagPerMachine for each machine, is how long a set waits for its cache before it lists
+	// machines live. Waiting is cheaper than the LIST, which costs as much as several writes.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
-	// maxRounds is the maximum number of rounds of one pass. The remaining work is done in another pass, after
-	// other sets have had their turn.
+	// maxRounds is the maximum number of rounds in a pass. Another pass continues after other sets have had their turn.
 	maxRounds = 64
 )
 
@@ -56,29 +52,26 @@ type Options struct {
 	// Concurrency is the maximum number of sets that are reconciled in parallel. Defaults to 10.
 	Concurrency int
 
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
-	// version is unknown. If the version is unknown, the reconciler counts machines only in live reads. If the field is
-	// nil, Register sets it from the manager's cache.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if
+	// unknown. With an unknown version, the reconciler counts machines only in live reads. Register sets a nil field
+	// from the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns the reason why this process must not create or remediate machines now. If the reason is
-	// empty, the process may create and remediate machines. If the field is nil, the process may always create and
-	// remediate machines.
+	// Stopped returns the reason why this process must not create or remediate machines. An empty reason or a nil field
+	// stops nothing.
 	Stopped func() Reason
-	// Run calls f with each number from 0 to n-1, and returns when all calls have returned. Defaults to parallel calls.
+	// Run calls f with each number from 0 to n-1 and waits for all calls. Defaults to parallel calls.
 	Run func(n int, f func(i int))
-	// NewName returns a name for a new Machine of a set. It must never return the same name twice. The default is the
-	// set's name with 5 random characters.
+	// NewName returns a name for a new Machine and never repeats one. Defaults to the set's name and 5 random
+	// characters.
 	NewName func(set string) string
-	// Remediated is called for each machine that was deleted in order to be replaced. The callback updates a
-	// metric. The reason is the machine's failure, or the policy that found the machine unhealthy. The field may be
-	// nil.
+	// Remediated is called for each machine that was deleted in order to be replaced. The reason is the machine's
+	// failure or the policy that found it unhealthy. The field may be nil.
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote. For each of these writes, the process used
-	// only data that was already in its cache. The field may be nil.
+	// Decided records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
 	Decided *freshness.Decisions
 	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
@@ -129,7 +122,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one reconciliation of one set.
 type pass struct {
 	*Reconciler
 	key   types.NamespacedName
@@ -138,26 +130,20 @@ type pass struct {
 	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
-	// live is the number of machines of the set that are not being deleted.
-	live int
-	// If trusted is true, the observed number of machines is certain to be correct. If asNewAsSpec is true, the
-	// machines are at least as new as the set's spec.
+	live       int
+	// trusted means that the count of machines is certain. asNewAsSpec means that the machines are at least as new as
+	// the set's spec.
 	trusted, asNewAsSpec bool
 
-	// batch is the maximum number of machines that the next round may create. Before the first round it is 0.
 	batch int
-	// notAdoptable contains machines that are orphans in the cache, but not according to a live read.
-	notAdoptable map[types.UID]bool
-	// failure is the reason why a machine could not be created or deleted.
-	failure Reason
-	// deletionBlocked is true if the plan does not delete a surplus machine, because the deployment still needs the
-	// machine.
+	// notAdoptable holds orphans in the cache that a live read has ruled out.
+	notAdoptable    map[types.UID]bool
+	failure         Reason
 	deletionBlocked bool
-	// cacheStale is true if the cache contains machines that no longer exist, or reasons for replacements that no
-	// longer apply.
+	// cacheStale means that the cache shows machines or failures that no longer exist.
 	cacheStale bool
 	done       actions
-	// requeueAfter is the time after which to reconcile again even without an event. Zero means never.
+	// requeueAfter is the time until the next pass without an event. Zero means never.
 	requeueAfter time.Duration
 }
 
@@ -186,7 +172,6 @@ func (p *pass) run(ctx context.Context) error {
 	return p.reportAfter(ctx)
 }
 
-// decide observes the set and its machines, and returns the plan for them.
 func (p *pass) decide(ctx context.Context) (Plan, error) {
 	if err := p.observe(ctx); err != nil {
 		return Plan{}, err
@@ -214,8 +199,6 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// count counts the machines of the set, and reads the limits that the set shares with the other sets of its
-// deployment.
 func (p *pass) count(ctx context.Context) error {
 	p.state.Steady, p.state.Others = p.known.steady.sort(p.state.Set, p.state.Machines, p.state.Now)
 	p.live = len(p.state.Steady) + countLive(p.state.Others)
@@ -231,8 +214,8 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether a new plan must be made from a list that is read from the API server. The result
-// atLeast is the resource version that the LIST must have reached, or "" if it must be the newest version.
+// needsLive reports whether the plan needs a live LIST. atLeast is the resource version that the LIST must have
+// reached, or "" for the newest.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
@@ -240,20 +223,18 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
 	case plan.Create > 0 && !p.asNewAsSpec && p.mayReceiveMachines():
-		// The deployment raises replicas by the number of machines that were handed over to the set. If the set did
-		// not see such a machine in the cache yet, it would create an additional machine.
+		// The deployment raises replicas by the machines that were handed over. A cache that lacks such a machine would
+		// lead to an additional machine.
 		return true, p.known.specVersion
 	}
 	return false, ""
 }
 
-// mayReceiveMachines reports whether other sets of the deployment may just have handed machines over to this set.
 func (p *pass) mayReceiveMachines() bool {
 	return handover.Receives(p.state.Set) || p.deployment != nil &&
 		p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// requeueIn requests another pass after the duration d or earlier. Zero means never.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d

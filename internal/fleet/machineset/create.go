@@ -21,13 +21,11 @@ const (
 	minCreationBackoff = time.Second
 	maxCreationBackoff = 5 * time.Minute
 
-	// nameAttempts is the maximum number of attempts to find an unused name.
 	nameAttempts = 5
 )
 
-// create creates at most n machines, but no more than the batch permits. The size of the batch doubles with every round
-// that succeeds. Therefore, if a quota or a webhook rejects the machines of a set, the set sends only a few
-// requests instead of thousands.
+// create creates at most n machines and at most one batch. The batch doubles after each success, so that a quota or
+// webhook rejects only a few requests.
 func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -49,14 +47,14 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 		if result.machine != nil && !result.existed {
 			p.done.created.add(result.machine)
 		}
-		// If a machine with the chosen name already existed, the cache may lack this machine.
+		// If a machine already has the chosen name, the cache may lack that machine.
 		if result.existed || freshness.Ambiguous(result.err) {
 			p.known.cache.Invalidate()
 		}
 		failure = firstError(failure, result.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Replacements that count against the budget are created first, so that the budget is never exceeded.
+	// Replacements that count against the budget come first, so that the budget is never exceeded.
 	unassigned := in.unassigned()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
 	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(unassigned, len(names)):])
@@ -69,28 +67,27 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	}
 	p.known.batch = 0
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
-		return false // Nothing can be created or recorded here any more.
+		return false // Nothing can be created or recorded in this namespace any more.
 	}
 	logf.FromContext(ctx).Info("Failed to create machines", "requested", n, "created", len(names), "cause",
 		failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
-	// The backoff begins when the API server responds, because the request may have taken longer than the backoff.
+	// The backoff starts with the response, because a request may take longer than the backoff.
 	now := p.Clock.Now()
 	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
 	p.requeueIn(p.known.creation.until.Sub(now))
 	return false
 }
 
-// createResult is the result of the creation of one machine.
 type createResult struct {
 	machine *v1beta1.Machine
 	existed bool
 	err     error
 }
 
-// createOne creates one machine. createOne chooses the name before it sends the request. Therefore, if the request
-// seems to fail although the machine was created, createOne recognizes the machine by its name.
+// createOne creates one machine under a name that it chooses itself. After an error, this name shows whether the
+// machine was created.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -115,8 +112,8 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, or "" if the provider is not known yet. In that case, the
-// provider process itself later adds the label to the machines.
+// provider returns the provider of the set's machines, or "" if it is not known yet. In that case, the provider process
+// adds the label later.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {

@@ -20,17 +20,15 @@ import (
 
 // Disruption is the part of a State that describes the limits of disruptions.
 type Disruption struct {
-	// Ask returns which of the candidates may be disrupted now, and which may not be. If Ask is nil, all candidates may be
-	// disrupted, because there is no budget and no machine is exempt.
+	// Ask divides candidates into those that may be disrupted now and those that may not. Nil allows all, because no
+	// budget or exemption exists.
 	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
 	// Outdated is true if the set belongs to an old revision of its deployment.
 	Outdated bool
-	// ScaleDown is how many machines of the set are deleted because its deployment was scaled down, and not because of a
-	// rollout or a replacement.
+	// ScaleDown is how many machines are deleted because the deployment was scaled down.
 	ScaleDown int
 }
 
-// ask asks the budgets for permission to disrupt machines. It returns the permitted machines in the same order.
 func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	reason func(*v1beta1.Machine) v1beta1.DisruptionReason) (may []*v1beta1.Machine, denied []disruption.Denial) {
 	if s.Ask == nil || len(machines) == 0 {
@@ -55,8 +53,7 @@ func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	return may, denied
 }
 
-// removeDenied removes the machines from Delete that must not be disrupted now because of budgets. A scale-down does
-// not need room in budgets.
+// removeDenied removes from Delete the machines that budgets protect. A scale-down needs no room in budgets.
 func (p *Plan) removeDenied(s State) {
 	if s.Ask == nil {
 		return
@@ -82,8 +79,7 @@ func (p *Plan) removeDenied(s State) {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
-// deny records machines that must not be disrupted now, and requests another plan so that the budgets are asked
-// again.
+// deny records machines that must not be disrupted now, and requests another plan to ask the budgets again.
 func (p *Plan) deny(denied []disruption.Denial) {
 	p.Denied = append(p.Denied, denied...)
 	if len(denied) > 0 {
@@ -91,8 +87,7 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// recordPlanned records which of the permitted candidates the plan will disrupt. If the plan is postponed,
-// candidates with a lower priority must not take the room of these machines in the meantime.
+// recordPlanned records the candidates that the plan disrupts. They keep their room even if the plan is postponed.
 func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
 		return
@@ -108,8 +103,7 @@ func (p *Plan) recordPlanned() {
 	}
 }
 
-// waitForWindows requests another plan at the time at which a window or the end of an exemption may permit a
-// disruption that is denied now.
+// waitForWindows requests another plan when a window or the end of an exemption may permit a denied disruption.
 func (p *Plan) waitForWindows(now time.Time) {
 	for _, d := range p.Denied {
 		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
@@ -118,8 +112,8 @@ func (p *Plan) waitForWindows(now time.Time) {
 	}
 }
 
-// exemptLast moves machines that are exempt from disruption to the end of the list, so that other machines are deleted
-// if possible. The list mayBeExempt contains all exempt machines, and possibly other machines.
+// exemptLast moves exempt machines to the end, so that other machines are deleted first. Only machines in mayBeExempt
+// can be exempt.
 func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 	if !slices.ContainsFunc(mayBeExempt, func(m *v1beta1.Machine) bool {
 		_, exempt := disruption.ExemptUntil(m, now)
@@ -135,7 +129,7 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. If no budget and no exemption applies to the set, Ask stays nil.
+// readDisruption prepares State.Disruption. Ask stays nil if no budget or exemption applies.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
@@ -163,8 +157,8 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may disrupt any machine. If not, the pass does not read budgets. The parameter
-// live is the number of machines of the set that are not being deleted.
+// mayDisrupt reports whether a plan may disrupt a machine. If not, no budgets are read. live is the number of machines
+// that are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
@@ -173,9 +167,8 @@ func (s *State) mayDisrupt(live int) bool {
 		})
 }
 
-// readRollout determines whether the set is outdated, and by how many machines the deployment exceeds the maximum
-// number that a rollout permits. The machines beyond this maximum are deleted because the deployment was scaled
-// down.
+// readRollout determines whether the set is outdated, and how many machines exceed the maximum of a rollout. The excess
+// is deleted as a scale-down.
 func (p *pass) readRollout(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	siblings, err := p.siblings(ctx)
@@ -201,7 +194,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 	}
 	surge := int(limits.MaxSurge)
 	if s.Outdated {
-		surge = min(surge, newer) // The machines that a rollout creates first belong to a newer revision.
+		surge = min(surge, newer) // A rollout creates its surge in a newer revision.
 	} else {
 		surge = min(surge, int(disruption.ReplacementSurge(s.Set)))
 	}
@@ -220,9 +213,8 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// grant takes room in the budgets for those of the given machines that, according to the plan, need room. It
-// returns the given machines except those whose disruption is denied now. Another controller may have taken the
-// room since the plan was made. The caller must call Ledger.Settle for each returned machine.
+// grant reserves room for the machines that need it and returns the machines that may be disrupted. Another controller
+// may have taken the room since the plan was made. The caller must call Ledger.Settle for each returned machine.
 func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	var candidates []disruption.Candidate
 	for _, m := range machines {
@@ -244,8 +236,8 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage returns a message that explains why machines must not be disrupted now. The message names only one
-// machine. If the message contained a count, it would change with every machine.
+// deniedMessage explains denied disruptions. It names one machine and no count, so that it does not change with every
+// machine.
 func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)
@@ -253,16 +245,14 @@ func deniedMessage(denied []disruption.Denial) string {
 	return fmt.Sprintf("Machine %s must not be disrupted now: %s.", first.Machine.Name, first.Brief())
 }
 
-// waitingSpacing delays passes over sets that wait for room in a budget, because several disruptions may end at the
-// same time.
+// waitingSpacing delays passes over sets that wait for room, because several disruptions may end at once.
 const waitingSpacing = 200 * time.Millisecond
 
-// asker returns the identity of a set for requests to the Ledger.
 func asker(key types.NamespacedName) disruption.Asker {
 	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
 }
 
-// waitingSets returns the sets that wait for room in a budget, in the namespace of the object.
+// waitingSets returns the sets in the object's namespace that wait for room in a budget.
 func (r *Reconciler) waitingSets(_ context.Context, o client.Object) []reconcile.Request {
 	return r.Ledger.Requests("MachineSet", o.GetNamespace())
 }

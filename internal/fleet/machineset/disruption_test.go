@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// registered gives a machine a Node.
 func registered(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name} }
 
 func exempt(m *v1beta1.Machine) { annotated(v1beta1.AnnotationDoNotDisrupt, "")(m) }
@@ -22,8 +21,7 @@ func expiring(set *v1beta1.MachineSet) {
 	set.Spec.Template.Spec.ExpireAfter = &metav1.Duration{Duration: time.Hour}
 }
 
-// withBudget returns the state of a set whose machines are subject to a budget. At the start of each call of Ask, no
-// disruption has been granted.
+// withBudget returns the state of a set under a budget. Each call of Ask starts with no granted disruption.
 func withBudget(t *testing.T, limit string, s State, change ...func(*State)) State {
 	t.Helper()
 	b, err := disruption.Parse(&v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"},
@@ -102,7 +100,7 @@ func TestDisruptionsNeedRoomInBudgets(t *testing.T) {
 	}
 }
 
-// Rule: urgent-disruption-first. The candidates of a plan keep their priority when the plan is postponed.
+// Rule: urgent-disruption-first.
 func TestPostponedPlanKeepsPriority(t *testing.T) {
 	machines := several("m", 3, up, registered)
 	plan := Decide(withBudget(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.Outdated = true })).

@@ -13,39 +13,33 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Some mistakes break every new machine of a set in the same way: a wrong image, invalid user data, or a cloud
-// controller that gives Nodes another provider ID. In this case, each replacement costs an instance until
-// spec.timeouts.creation has passed, and may leave a Node behind. Therefore, after a few consecutive replacements
-// of this kind, the set stops and replaces only one machine per hour.
+// Some mistakes break every new machine of a set: a wrong image, invalid user data, or Nodes with another provider ID.
+// Each replacement then costs an instance until spec.timeouts.creation and may leave a Node behind. After a few such
+// replacements, the set therefore replaces only one machine per hour.
 
 const (
-	// failuresInARow is the number of consecutive failed replacements after which a set stops replacing machines.
+	// failuresInARow is the number of consecutive failed replacements that stops further replacements.
 	failuresInARow = 3
-	// failingRetry is the time after which a stopped set replaces one more machine, to find out whether the replacement
-	// joins the cluster.
+	// failingRetry is how often a stopped set replaces one machine, to find out whether the cause is fixed.
 	failingRetry = time.Hour
 )
 
-// failureStreak counts consecutive machines that a set replaced because their instances never became Ready Nodes, all
-// for the same reason. The streak ends when a machine joins the cluster that is not older than the machines of the
-// streak. The count is kept only in memory. After a restart, the condition ReplicaFailure shows whether the set has
-// stopped.
+// failureStreak counts consecutive replaced machines whose instances never became Ready Nodes, all for the same reason.
+// A newer machine that joins the cluster ends the streak. After a restart, the condition ReplicaFailure shows whether
+// the set has stopped.
 type failureStreak struct {
-	// template is the template of the machines. It is nil before the first pass.
+	// template is the template of the machines, or nil before the first pass.
 	template *v1beta1.MachineTemplateSpec
-	// count is the number of machines in the streak, reason is why they failed, and message is the message of the
-	// condition ReplicaFailure.
+	// count, reason and message describe the failed machines. message is that of the condition ReplicaFailure.
 	count           int
 	reason, message string
-	// oldest is the creation time of the oldest machine in the streak, according to the API server's clock. last is
-	// the time at which the last machine of the streak was replaced.
+	// oldest is the creation time of the streak's oldest machine, by the API server's clock. last is when its last
+	// machine was replaced.
 	oldest, last time.Time
 }
 
-// stopped reports whether the set has stopped replacing machines, except for one machine per hour.
 func (r *failureStreak) stopped() bool { return r.count >= failuresInARow }
 
-// replicaFailure returns the reason and message of the condition ReplicaFailure if the set has stopped.
 func (r *failureStreak) replicaFailure() Reason {
 	if !r.stopped() {
 		return Reason{}
@@ -53,9 +47,8 @@ func (r *failureStreak) replicaFailure() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe ends the streak if the template has changed, replicas are 0, or a machine has joined the cluster that is not
-// older than the machines of the streak. A process that observes the set for the first time restores the streak from
-// the set's condition.
+// observe ends the streak if the template changed, replicas are 0, or a new enough machine has joined. The first call
+// restores the streak from the set's condition.
 func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -79,15 +72,15 @@ func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Mac
 	}
 }
 
-// add records machines that were deleted in order to be replaced. A machine that had joined the cluster or never
-// had an instance neither extends nor ends the streak.
+// add records replaced machines. A machine that had joined, or never had an instance, neither extends nor ends the
+// streak.
 func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		reason, why := neverJoined(m)
 		if reason == "" {
 			continue
 		}
-		// If a streak was restored from a condition, the reason of the streak is not known.
+		// A streak that was restored from a condition has no reason.
 		if r.count > 0 && r.reason != "" && r.reason != reason {
 			*r = failureStreak{template: r.template}
 		}
@@ -95,7 +88,6 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 			r.oldest = m.CreationTimestamp.Time
 		}
 		if r.count++; r.count <= failuresInARow {
-			// After the set has stopped, further attempts do not change the message.
 			r.message = wording.Brief(fmt.Sprintf("The last %d replaced machines never became Ready, all for the same reason, "+
 				"so the set replaces only one machine per hour: %s: %s", failuresInARow, reason, why))
 		}
@@ -103,8 +95,7 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns the reason for the replacement of a machine that has an instance but was never a Ready Node.
-// For any other machine, the reason is empty.
+// neverJoined returns why a machine with an instance but without a Ready Node is replaced, or "".
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -118,9 +109,8 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	return "", ""
 }
 
-// replaceAnyway returns the candidates that are replaced although the set has stopped. These are the candidates with
-// the annotation machinist.dev/remediate and, after failingRetry, one other candidate. The result wait is the time
-// until that other candidate is replaced. It is zero if this time has passed or there is no other candidate.
+// replaceAnyway returns the candidates that a stopped set replaces: those with the annotation machinist.dev/remediate
+// and, after failingRetry, one other. wait is the time until that other candidate, or zero.
 func (r *failureStreak) replaceAnyway(candidates []*v1beta1.Machine, now time.Time) (some []*v1beta1.Machine,
 	wait time.Duration) {
 	var others []*v1beta1.Machine

@@ -11,27 +11,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unjoined makes a machine fail because its instance never became a Ready Node.
 func unjoined(m *v1beta1.Machine) {
 	launched(m)
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureJoinClusterTimeout, "there is no node"
 }
 
-// remediateBeforeReady makes a health check request the remediation of a machine whose instance never became a Ready
-// Node.
 func remediateBeforeReady(m *v1beta1.Machine) {
 	launched(m)
 	setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonMachineHealthCheck, time.Minute)
 }
 
-// unlaunchedFailure makes a machine fail without an instance.
 func unlaunchedFailure(m *v1beta1.Machine) {
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason = v1beta1.FailureInsufficientResources
 }
 
-// conditionOf returns a condition of a status, or an empty condition if it is missing.
 func conditionOf(status v1beta1.MachineSetStatus, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
 		return *c
@@ -50,7 +45,6 @@ func TestReplacementStopsWhenMachinesFailForTheSameReason(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		replaced []*v1beta1.Machine
-		// set and machines are the objects that the next pass observes.
 		set      *v1beta1.MachineSet
 		machines []*v1beta1.Machine
 		want     bool
@@ -136,8 +130,6 @@ func TestStoppedSetReplacesOneMachinePerHour(t *testing.T) {
 	}
 }
 
-// After a restart, the process learns from the condition that the set has stopped. It writes nothing.
-//
 // Rule: replacements-fail-alike-stop.
 func TestStoppedSetStaysStoppedAfterRestart(t *testing.T) {
 	var streak failureStreak

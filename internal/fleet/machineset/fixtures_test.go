@@ -13,11 +13,10 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// The tests build sets and machines from options:
+// Tests build sets and machines from options:
 //
-//	stateOf(aSet(3, frozen), newMachine("a", up), newMachine("b", broken, created(time.Minute)))
+// 	stateOf(aSet(3, frozen), newMachine("a", up), newMachine("b", broken, created(time.Minute)))
 
-// epoch is the current time in all tests of pure functions.
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 type setOption func(*v1beta1.MachineSet)
@@ -58,8 +57,8 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of the set that aSet returns. Without options, the machine has been Pending for an
-// hour. If the options result in a state that no controller ever writes, newMachine panics.
+// newMachine returns a machine of the set aSet, by default Pending for an hour. It panics if no controller would write
+// the resulting state.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"
@@ -88,7 +87,7 @@ func setCondition(m *v1beta1.Machine, condition string, truth bool, reason strin
 	})
 }
 
-// up makes a machine Running. It has been Ready for half an hour.
+// up makes a machine Running and Ready for half an hour.
 func up(m *v1beta1.Machine) {
 	m.Spec.ProviderID = "sim:///" + m.Name
 	m.Status.Phase = v1beta1.MachineRunning
@@ -117,7 +116,6 @@ func broken(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, time.Minute)
 }
 
-// lost makes a machine's instance vanish.
 func lost(m *v1beta1.Machine) {
 	up(m)
 	m.Status.Phase = v1beta1.MachineFailed
@@ -132,7 +130,6 @@ func unhealthy(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeNotReady, time.Minute)
 }
 
-// notReady makes a machine Running but not Ready, because its update failed.
 func notReady(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonUpdateError, time.Minute)
@@ -167,7 +164,6 @@ func created(ago time.Duration) machineOption {
 	return func(m *v1beta1.Machine) { m.CreationTimestamp = metav1.NewTime(epoch.Add(-ago)) }
 }
 
-// several returns n machines whose names are the prefix followed by 0, 1, 2 and so on.
 func several(prefix string, n int, options ...machineOption) []*v1beta1.Machine {
 	var list []*v1beta1.Machine
 	for i := range n {
@@ -185,18 +181,16 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
-	// This process saw each recovery for the first time an hour ago.
+	// This process first saw each recovery an hour ago.
 	s.Recoveries = recoveries(nil).refresh(s.Machines, epoch.Add(-time.Hour))
 	return s
 }
 
-// autoscalerValue returns a delete annotation as cluster-autoscaler writes it: the result of time.Now().String() in a
-// process that has been running for some time.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }
 
-// String renders a plan for tests.
+// String returns a plan as text for tests.
 func (p Plan) String() string {
 	var parts []string
 	list := func(verb string, machines []*v1beta1.Machine) {

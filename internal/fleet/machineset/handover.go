@@ -20,10 +20,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// handOverPoll is the interval at which a set checks whether the set that will receive its machines is ready.
 const handOverPoll = time.Second
 
-// handOver plans to hand over n machines. If onlySelected is true, it hands over at most n of the selected machines.
+// handOver plans to hand over n machines, or at most n selected machines if onlySelected is true.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
 		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
@@ -47,9 +46,9 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	}
 }
 
-// handOverOrder sorts machines into the order of a hand-over. Machines that are not Ready or are being updated come
-// first, because their hand-over interrupts nothing. Machines without a delete mark follow, and then machines with one.
-// Within each of these groups, machines that no controller may change come last.
+// handOverOrder sorts machines for a hand-over. First come machines that are not Ready or up to date, because their
+// hand-over interrupts nothing. Machines with a delete mark come later, and within each group machines that no
+// controller may change come last.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
@@ -64,9 +63,8 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as it must be after the hand-over: it has the set of the template as its owner, and
-// the labels and the instance specification of this set. The selection label is removed, because it was set only
-// for this update.
+// receive returns the machine with the owner, labels and instance spec of the template's set. The selection label
+// applied only to this update and is removed.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -82,7 +80,7 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 	return changed
 }
 
-// readPartner reads the set that receives machines from this set, and the set that hands machines over to this set.
+// readPartner reads the set that receives this set's machines, and the set that hands machines over to it.
 func (p *pass) readPartner(ctx context.Context) error {
 	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
 		len(validation.IsDNS1123Label(from)) == 0 {
@@ -113,9 +111,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over. It sends one patch per machine, and the patch fails if there is a conflict.
-// handOver first reads the receiving set from the API server, because the garbage collector would delete a machine
-// whose set no longer exists.
+// handOver hands machines over, with one patch each that fails on a conflict. A live read first confirms that the
+// receiving set exists, because the garbage collector would delete its machines otherwise.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {

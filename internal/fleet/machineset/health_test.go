@@ -8,8 +8,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The set may replace only some of the machines that health checks have found unhealthy.
-//
 // Rules: remediation-by-strategy, remediation-retries-limited.
 func TestRemediable(t *testing.T) {
 	requested := func(status bool, reason string) machineOption {
@@ -45,9 +43,8 @@ func TestRemediable(t *testing.T) {
 	}
 }
 
-// If a machine is Ready although a health check requested its remediation, the set waits before it replaces the
-// machine. The health check may be about to withdraw its request. The grace period begins when this process sees both
-// conditions, because the times in the conditions come from other clocks.
+// The health check may be about to withdraw its request for a machine that is Ready again. The grace period starts when
+// this process sees both conditions, because their times come from other clocks.
 //
 // Rules: remediation-by-strategy, recovery-minute-by-own-clock.
 func TestRecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
@@ -87,14 +84,13 @@ func TestRecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// interrupted makes a machine Running. The cloud is about to remove its instance.
 func interrupted(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
 }
 
-// A delay would not help. Therefore no budget, backoff or recoveryGrace applies.
+// Neither budget, backoff nor recoveryGrace delays the replacement.
 //
 // Rule: interrupted-replaced-at-once.
 func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
@@ -158,8 +154,7 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// Rule interrupted-replaced-at-once: if there is a surplus, the machines that the cloud removes anyway are deleted
-// first.
+// Rule interrupted-replaced-at-once: a surplus first removes machines that the cloud removes anyway.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

@@ -16,7 +16,7 @@ import (
 // Metrics are the metrics of the controller. A nil *Metrics records nothing.
 type Metrics struct{ replicas *objectmetrics.Collector }
 
-// NewMetrics registers the metrics of the controller. The metrics are computed from the cache at each scrape.
+// NewMetrics registers the metrics, which each scrape computes from the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	replicas := prometheus.NewDesc("machinist_set_replicas",
 		"Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.",
@@ -33,7 +33,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 			set := &list.Items[i]
 			deployment := deploymentOf(set)
 			if deployment != "" && set.ReplicasOrDefault() == 0 && set.Status.Replicas == 0 {
-				continue // The set belongs to a revision that is not in use. A deployment may keep 100 of them.
+				continue // The revision is not in use. A deployment may keep 100 such sets.
 			}
 			for state, n := range map[string]int32{
 				"desired": set.ReplicasOrDefault(), "current": set.Status.Replicas, "ready": set.Status.ReadyReplicas,
@@ -63,7 +63,6 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// deploymentOf returns the namespace/name of the deployment that controls the set, or "" if there is none.
 func deploymentOf(set *v1beta1.MachineSet) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == "MachineDeployment" {
 		return set.Namespace + "/" + owner.Name
@@ -71,7 +70,6 @@ func deploymentOf(set *v1beta1.MachineSet) string {
 	return ""
 }
 
-// lead enables the export of the metrics. Only the process that reconciles sets exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()

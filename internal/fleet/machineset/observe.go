@@ -20,10 +20,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// errGone is the error of observe if the set no longer exists.
 var errGone = errors.New("the set no longer exists")
 
-// observe reads the state of the set from the cache.
 func (p *pass) observe(ctx context.Context) error {
 	set := &v1beta1.MachineSet{}
 	switch err := p.Client.Get(ctx, p.key, set); {
@@ -55,7 +53,7 @@ func (p *pass) observe(ctx context.Context) error {
 	return p.readOwner(ctx)
 }
 
-// readMachines reads the set's machines from the cache, and determines whether this result may be trusted.
+// readMachines reads the machines from the cache and determines whether the count may be trusted.
 func (p *pass) readMachines(ctx context.Context) (err error) {
 	set := p.state.Set
 	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
@@ -63,13 +61,13 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
 	}
 	for range 2 {
-		// The version of the cache is read before the list, so the list is at least as new as this version.
+		// Read the cache version before the list, so that the list is at least as new as this version.
 		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
 		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steady); err != nil {
 			return err
 		}
-		// While the list waited for this process's own writes, the cache may have become trustworthy. In that case,
-		// list once more.
+		// The list waits for this process's own writes, and the cache may have become trustworthy meanwhile. If so,
+		// list again.
 		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
 			break
 		}
@@ -78,7 +76,7 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 	return nil
 }
 
-// cacheVersion returns the resource version up to which the cache of Machines is complete, or "" if it is unknown.
+// cacheVersion returns the resource version up to which the cache of Machines is complete, or "" if unknown.
 func (r *Reconciler) cacheVersion() string {
 	if r.MachineCacheVersion == nil {
 		return ""
@@ -86,8 +84,8 @@ func (r *Reconciler) cacheVersion() string {
 	return r.MachineCacheVersion()
 }
 
-// cachedMachines returns the machines of a set from the cache, without preserved ones. The caller must not change them.
-// It does not check again whether machines in known are preserved.
+// cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change them.
+// Machines in known are not preserved.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -100,8 +98,7 @@ func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet
 	}), nil
 }
 
-// orphans returns those machines in the cache that the set may adopt. It also counts the preserved and released
-// machines.
+// orphans returns the machines in the cache that the set may adopt, and counts preserved and released machines.
 func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -123,16 +120,14 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	return orphans, nil
 }
 
-// adoptable reports whether a set with the selector may adopt the machine.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
 	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) &&
 		!machinestate.Unchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
-// observeLive replaces the observed machines with the machines in a list from the API server. If atLeast is not
-// empty, the API server may answer the LIST from its own cache, provided that its cache is at least as new as this
-// resource version.
+// observeLive replaces the observed machines with a live list. If atLeast is not empty, the API server may answer from
+// its cache, as long as that cache has reached this resource version.
 func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -154,9 +149,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// A machine that no longer matches the selector is counted until it is released. If machines are missing, a
-	// former leader may have created machines that no longer match the selector and are not in the cache yet. Find
-	// these machines by their label.
+	// Machines that no longer match the selector count until they are released. A previous leader may have created such
+	// machines, and the cache may lack them. Find them by their label.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
 		labeled, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {
@@ -169,16 +163,14 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			}
 		}
 	}
-	// If a machine is in the cache but in neither LIST, either it no longer exists, or it has also lost the label
-	// that names the set.
+	// A machine that only the cache contains is gone, or has lost the label with the set's name.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
 		return err
 	}
 	p.state.Machines = slices.Concat(machines, found)
-	// Orphans come from the same LIST. If a machine has lost its owner reference, it is adopted again instead of
-	// being replaced.
+	// Take the orphans from the same LIST, so that a machine without an owner is adopted and not replaced.
 	p.state.Orphans = orphans
 	p.asNewAsSpec = true
 	if atLeast == "" {
@@ -189,8 +181,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	return nil
 }
 
-// listLive lists the machines that match the selector from the API server. It returns the machines and the resource
-// version of the list. The caller must not change the machines. For atLeast, see observeLive.
+// listLive lists the machines that match the selector, and returns the list's resource version. The caller must not
+// change the machines. For atLeast, see observeLive.
 func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast string) (all []*v1beta1.Machine,
 	version string, err error) {
 	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
@@ -205,7 +197,6 @@ func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast s
 	return all, list.ResourceVersion, nil
 }
 
-// getLive reads the machines from the API server and returns those that the set still controls.
 func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	found := make([]*v1beta1.Machine, len(machines))
 	errs := make([]error, len(machines))
@@ -224,7 +215,6 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	return slices.DeleteFunc(found, func(m *v1beta1.Machine) bool { return m == nil }), nil
 }
 
-// readOwner reads the limits of the set from its deployment, if it has one.
 func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = nil
 	owner := metav1.GetControllerOf(p.state.Set)
@@ -249,7 +239,6 @@ func (p *pass) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// surgeOf returns a deployment's maxSurge as a number of machines. An invalid maxSurge counts as 0.
 func surgeOf(d *v1beta1.MachineDeployment) int {
 	limits, err := bounds.Of(d)
 	if err != nil {
@@ -258,8 +247,8 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 	return int(limits.MaxSurge)
 }
 
-// countInFlight counts the remediations in progress, in this set and in the other sets of its deployment. It also
-// updates the backoffs and the records that depend on the state of the set's machines.
+// countInFlight counts the remediations in progress in all sets of the deployment. It also updates the backoffs and
+// recoveries of this set.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
 	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
@@ -311,7 +300,7 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// refreshReplacements returns the number of remediations in progress in a set, and whether a replacement has become
+// refreshReplacements returns how many remediations of a set are in progress, and whether a replacement became
 // available.
 func (p *pass) refreshReplacements(set *v1beta1.MachineSet,
 	machines []*v1beta1.Machine) (inFlight int, recovered bool) {

@@ -18,8 +18,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// FuzzPlans makes random changes between plans. It carries out each plan completely or partially, and checks every plan
-// against the state for which the plan was made.
+// FuzzPlans makes random changes between plans, carries out plans completely or partially, and checks every plan.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)
@@ -77,7 +76,6 @@ func (w *world) newVersion() string {
 	return strconv.Itoa(1000 + w.versions)
 }
 
-// happen changes the world a little.
 func (w *world) happen() {
 	w.state.Now = w.state.Now.Add(time.Duration(w.rand.Intn(60)) * time.Second)
 	for range w.rand.Intn(4) {
@@ -136,7 +134,6 @@ func (w *world) happen() {
 	}
 }
 
-// observe prepares the state in the same way as a pass does.
 func (w *world) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
@@ -163,7 +160,6 @@ func (w *world) plan() Plan {
 	return p
 }
 
-// check fails the test if a plan violates an invariant.
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
@@ -218,7 +214,7 @@ func (w *world) check(p Plan) {
 		}
 	}
 
-	// The order in which machines were read must not matter.
+	// The order of the machines must not matter.
 	shuffled := s
 	shuffled.Machines = append([]*v1beta1.Machine(nil), s.Machines...)
 	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
@@ -226,7 +222,7 @@ func (w *world) check(p Plan) {
 	})
 	w.same("machines in another order", p, shuffled)
 
-	// The plan must be the same if steady machines are only counted.
+	// Counting steady machines must not change the plan.
 	sorted := s
 	sorted.Steady, sorted.Others = w.steady.sort(s.Set, s.Machines, s.Now)
 	w.same("with steady machines", p, sorted)
@@ -243,7 +239,6 @@ func (w *world) check(p Plan) {
 	}
 }
 
-// same fails if Decide returns a plan other than p for an equivalent state.
 func (w *world) same(why string, p Plan, as State) {
 	w.Helper()
 	again := Decide(as)
@@ -257,8 +252,8 @@ func (w *world) same(why string, p Plan, as State) {
 	}
 }
 
-// checkAvailability (rule set-keeps-deployment-available) fails if a plan deletes available machines that are needed,
-// or keeps available machines that are not needed.
+// checkAvailability (rule set-keeps-deployment-available) fails if a plan deletes too many available machines, or keeps
+// too many.
 func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
@@ -288,7 +283,6 @@ func (w *world) checkAvailability(p Plan) {
 	}
 }
 
-// carryOut carries out a plan. If wholly is false, some parts of the plan fail.
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
@@ -346,8 +340,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(created)
 }
 
-// converge stops changing the world. If plans are carried out without further changes, the set must reach the desired
-// number of machines.
+// converge stops all changes, after which the set must reach the desired number of machines.
 func (w *world) converge() {
 	w.state.Availability = Availability{}
 	var p Plan

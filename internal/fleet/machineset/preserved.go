@@ -14,13 +14,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// preservedPoll is the interval at which a set checks whether preserved or released machines are gone, if it creates no
-// machines because of them. The set gets no events of machines without an owner.
+// preservedPoll is how often a set without room for new machines checks whether preserved or released machines are
+// gone. The set gets no events about machines without an owner.
 const preservedPoll = time.Minute
 
-// withoutDueForPreservation returns the machines except those that are about to be preserved. The controller of
-// Machines will remove these machines from the set. The set must not replace these machines before they are
-// removed.
+// withoutDueForPreservation omits machines that are about to be preserved. The controller of Machines removes them from
+// the set, and until then the set must not replace them.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -28,8 +27,6 @@ func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
 }
 
-// countPreserved counts the preserved orphans that would match the set's selector if they still had the labels that the
-// preservation removed.
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	reduced := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	removed := func(key string) bool {
@@ -57,7 +54,7 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 	return n
 }
 
-// fleetUID returns the UID of the set's deployment, or the UID of the set if it has no deployment.
+// fleetUID returns the UID of the set's deployment, or of a set without deployment.
 func fleetUID(set *v1beta1.MachineSet) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		return string(owner.UID)
@@ -65,9 +62,8 @@ func fleetUID(set *v1beta1.MachineSet) string {
 	return string(set.UID)
 }
 
-// countReleased counts the live orphans that this set or another set of its deployment released, because the labels
-// of these machines no longer match the selector. If they were not counted, the set would create machines endlessly
-// if another client removed the labels of each new machine.
+// countReleased counts live orphans that a set of the deployment released because their labels changed. Otherwise a
+// client that removes labels from every new machine would make the set create machines endlessly.
 func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	from := fleetUID(set)
 	for i := range orphans {
@@ -79,8 +75,6 @@ func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	return n
 }
 
-// tooManyMachines returns the reason why no more machines are created. The parameter ceiling is the maximum number of
-// machines that may exist.
 func tooManyMachines(ceiling, preserved, released int) Reason {
 	limit := fmt.Sprintf("At most %s may exist, including machines that are being deleted",
 		wording.Count(ceiling, "machine"))

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine that is due for preservation is not deleted,
-// neither because it failed nor because it is surplus. No other machine is deleted instead.
+// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine that is about to be preserved is not deleted,
+// and no other machine is deleted instead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
@@ -40,7 +40,7 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	}
 }
 
-// Rule preserved-count-towards-ceiling: preserved machines count towards the maximum, and the message reports them.
+// Rule: preserved-count-towards-ceiling.
 func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
 	state.Preserved = 12
@@ -55,8 +55,7 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-// Rule preserved-count-towards-ceiling: a preserved machine counts if it would match the set's selector with the labels
-// that preservation removed.
+// Rule: preserved-count-towards-ceiling.
 func TestPreservedMachinesOfSetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"

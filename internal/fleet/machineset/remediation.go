@@ -20,20 +20,18 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is how long the set waits for a health check to withdraw its request after the machine has become
-// Ready. The health check and the set use different caches. After an outage, the set's cache may be updated first.
+// recoveryGrace is how long a set waits for a health check to withdraw its request after the machine became Ready.
+// After an outage, the set's cache may be updated before the health check's cache.
 const recoveryGrace = time.Minute
 
-// remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
 	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
 		!machinestate.Unchangeable(m) &&
 		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
 
-// remediationCandidates returns the failed and unhealthy machines that may be replaced, in the order of
-// disruption.CompareBroken. Machines that have recovered are not candidates yet. The result wait is the time until the
-// first of these machines becomes a candidate, or zero if there are no such machines.
+// remediationCandidates returns the machines that may be replaced, in the order of disruption.CompareBroken. wait is
+// the time until the first recovered machine becomes a candidate, or zero.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
 	wait time.Duration) {
 	for _, m := range machines {
@@ -52,10 +50,9 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// remediate plans the deletion of failed and unhealthy machines. The plan includes all machines whose instance is
-// lost. It includes other machines as far as maxInFlight and the budgets permit. While the API rejects new
-// machines, failed machines are kept, because they may recover and can be inspected. Unlaunchable machines prevent
-// only the creation of machines. They do not prevent the replacement of other failed machines.
+// remediate plans the deletion of failed and unhealthy machines. Machines that lost their instance are always included,
+// others within maxInFlight and the budgets. While the API rejects new machines, failed machines stay, because they may
+// recover and can be inspected. Unlaunchable machines prevent only the creation of machines.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -68,8 +65,7 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		p.requeueFrozen(s)
 		return
 	}
-	// If the set must not create machines, its deployment creates the replacements. Therefore the checks that
-	// precede a creation do not apply.
+	// If the deployment creates the replacements, the checks before a creation do not apply.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
@@ -114,14 +110,13 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, may...)
 }
 
-// instanceLost reports whether the machine's instance is gone, or is about to be removed by the cloud. A delay of
-// the replacement would not help such a machine.
+// instanceLost reports whether the instance is gone or the cloud is about to remove it. Waiting would not help such a
+// machine.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
-// splitLost returns the candidates whose instance is lost, and the other candidates. Only the other candidates count
-// against the budget.
+// splitLost separates the candidates whose instance is lost. Only the others count against the budget.
 func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
 		if instanceLost(m) {
@@ -133,21 +128,18 @@ func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery identifies a recovery of a machine: the machine is Ready although a health check requested its remediation.
-// The identity consists of the machine's UID and the transition times of both conditions. These times come from the
-// clocks of two hosts.
+// recovery identifies a recovery: a machine is Ready although a health check requested its remediation. The transition
+// times of the two conditions come from different clocks.
 type recovery struct {
 	uid           types.UID
 	marked, ready int64
 }
 
-// recoveries contains each recovery of a set's machines, with the time at which this process first saw the recovery.
-// This time comes from the process's own clock.
+// recoveries maps each recovery to the time at which this process first saw it, by its own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and the later one of the two transition times. If the machine has
-// not recovered, it returns false. A request with the annotation machinist.dev/remediate does not depend on the
-// machine's health, so a machine with this annotation never counts as recovered.
+// recoveryOf returns the machine's recovery and the later transition time, or false. A request by the annotation
+// machinist.dev/remediate does not depend on health, so such a machine never counts as recovered.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
@@ -165,8 +157,7 @@ func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool
 	return recovery{m.UID, mark.LastTransitionTime.Unix(), ready.LastTransitionTime.Unix()}, began, true
 }
 
-// refresh returns the recoveries that still exist, and adds new recoveries with the current time. If the clock was set
-// back, all recoveries count as new.
+// refresh keeps the recoveries that still exist and adds new ones. If the clock was set back, all count as new.
 func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
@@ -186,11 +177,9 @@ func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recov
 	return left
 }
 
-// graceLeft returns how long a machine that has recovered must still not be replaced. If the result is zero or
-// less, the machine may be replaced. The grace period begins when this process sees the recovery, because the times
-// in the conditions come from the clocks of other hosts. The grace period also ends when the times in the
-// conditions are so old that a difference between clocks cannot matter. Otherwise, a process that restarts often
-// would never replace the machine.
+// graceLeft returns how long a recovered machine must still not be replaced. The grace period starts when this process
+// sees the recovery. It also ends when the times in the conditions are so old that clock differences cannot matter.
+// Otherwise a process that often restarts would never replace the machine.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -203,11 +192,11 @@ func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duratio
 	return min(at.Add(recoveryGrace).Sub(now), began.Add(recoveryGrace+clockDifference).Sub(now))
 }
 
-// clockDifference is the maximum assumed difference between the clocks of two hosts.
+// clockDifference is the maximum difference between the clocks of two hosts.
 const clockDifference = 15 * time.Minute
 
-// remediationLimit returns maxInFlight as a number of machines. A percentage of replicas is rounded up, and is at least
-// 1 unless it is 0%. If the value is invalid, the default applies.
+// remediationLimit returns maxInFlight as a number of machines. A percentage is rounded up to at least 1, except for
+// 0%. An invalid value means the default.
 func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	value := r.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
@@ -220,18 +209,17 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	return n
 }
 
-// Replacements contains the replacements of a set that are in progress. Each entry is the name of the new machine
-// that replaces a deleted machine. The entry is "" until the new machine exists.
+// Replacements holds the replacements of a set that are in progress. Each entry is the name of the new machine, or ""
+// until it exists.
 //
-// If the instance of a machine vanished, its replacement is kept in a separate list, because such replacements do not
-// count against the budget.
+// Replacements of vanished machines are kept in a separate list, because they do not count against the budget.
 //
-// Replacements exist only in memory. After a restart, every machine that is not available yet counts as a replacement
-// (see Resume), so the budget is never exceeded.
+// Replacements exist only in memory. After a restart, every machine that is not available yet counts as one (see
+// Resume), so the budget is never exceeded.
 type Replacements []string
 
-// Resume returns the replacements of a set that this process observes for the first time: the machines that are not
-// available yet, and the missing machines.
+// Resume returns the replacements of a set that this process observes for the first time: one for each machine that is
+// missing or not available yet.
 func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
 	var in Replacements
 	lives := 0
@@ -254,8 +242,7 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	return in
 }
 
-// Refresh returns the replacements that are still in progress. The result recovered is true if a replacement has become
-// available.
+// Refresh returns the replacements that are still in progress. recovered is true if one has become available.
 func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
 	now time.Time) (left Replacements, recovered bool) {
 	if len(r) == 0 {
@@ -280,11 +267,10 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// The replacement has not been created yet, or no longer exists. The next machine that is created
-			// counts as the replacement.
+			// The replacement does not exist yet or any more. The next new machine takes its place.
 			left = append(left, "")
 			missing--
-		case m == nil: // No machine is missing any more, because replicas were lowered.
+		case m == nil: // Replicas were lowered, so no machine is missing any more.
 		case machinestate.Available(m, minReadySeconds, now):
 			recovered = true
 		default:
@@ -295,8 +281,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 	return left, recovered
 }
 
-// InFlight counts the replacements that count against the budget. A replacement that must itself be replaced does not
-// count, because otherwise it would prevent its own replacement.
+// InFlight counts the replacements that use the budget. A replacement that must itself be replaced does not count,
+// because it would block its own replacement.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {
@@ -315,7 +301,6 @@ func (r Replacements) Begin(victim string) Replacements {
 	return append(r.without(victim), "")
 }
 
-// without returns the replacements except the one with the given name.
 func (r Replacements) without(name string) Replacements {
 	if at := slices.Index(r, name); at >= 0 {
 		return slices.Delete(slices.Clone(r), at, at+1)
@@ -323,7 +308,6 @@ func (r Replacements) without(name string) Replacements {
 	return r
 }
 
-// unassigned returns the number of replacements that have not been created yet.
 func (r Replacements) unassigned() (n int) {
 	for _, name := range r {
 		if name == "" {
@@ -333,7 +317,7 @@ func (r Replacements) unassigned() (n int) {
 	return n
 }
 
-// Assign records the names of created machines for those replacements that had not been created yet.
+// Assign records the names of created machines for replacements that had no machine yet.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {
@@ -346,7 +330,6 @@ func (r Replacements) Assign(created []string) Replacements {
 	return r
 }
 
-// backoff is the delay between two attempts, which grows with each failure.
 type backoff struct {
 	failures int
 	until    time.Time
@@ -357,8 +340,8 @@ func (b *backoff) fail(now time.Time, least, most time.Duration) {
 	b.until = now.Add(delay(b.failures, least, most))
 }
 
-// delay returns the delay after the given number of failures. The delay begins with least and doubles with each
-// failure, but never exceeds most.
+// delay returns the delay after the given number of failures. It starts with least and doubles with each failure up to
+// most.
 func delay(failures int, least, most time.Duration) time.Duration {
 	d := least
 	for range failures - 1 {

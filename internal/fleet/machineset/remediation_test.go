@@ -57,8 +57,7 @@ func TestReplacementsLifecycle(t *testing.T) {
 	}
 }
 
-// A new process does not know which machines its predecessor replaced. It may assume too many replacements, but never
-// too few.
+// A new process may assume too many replacements, but never too few.
 func TestResumeCountsMachinesComingUpAsReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
 		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"),
@@ -113,9 +112,8 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: as long as the replacements of vanished machines vanish too, the set backs off
-// exponentially. This ends when a replacement is Running. Replacements of vanished machines do not count against the
-// budget.
+// Rule vanished-replaced-at-once: while the replacements of vanished machines vanish too, the set backs off
+// exponentially. A Running replacement ends the backoff.
 func TestVanishingReplacementsBackOff(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
@@ -149,7 +147,6 @@ func TestVanishingReplacementsBackOff(t *testing.T) {
 	if refresh(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
 		t.Errorf("the third replacement runs: backoff until %s for %q", p.state.NextLost, p.state.LostReplacements)
 	}
-	// A replacement that has vanished no longer counts against the budget.
 	p.recordRemediated([]*v1beta1.Machine{newMachine("b", broken)})
 	in, _ := p.shared.replacementsOf(set.UID)
 	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))
@@ -178,7 +175,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// FuzzRemediationLimit (rule remediation-budget) checks that the limit is 0 only if the deployment specifies 0.
+// FuzzRemediationLimit (rule remediation-budget) checks that the limit is 0 only for a value of 0.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

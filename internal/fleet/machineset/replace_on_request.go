@@ -13,9 +13,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// expiresAt returns the time at which a machine exceeds the template's expireAfter, or the zero time if it never
-// expires. If many machines were created at the same time, their replacements must be spread over time. Therefore
-// each machine expires up to a tenth of expireAfter earlier, depending on its UID.
+// expiresAt returns when a machine exceeds the template's expireAfter, or the zero time if never. Depending on its UID,
+// a machine expires up to a tenth of expireAfter earlier, which spreads replacements over time.
 func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	if t.ExpireAfter == nil || t.ExpireAfter.Duration <= 0 {
 		return time.Time{}
@@ -27,8 +26,8 @@ func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	return m.CreationTimestamp.Add(t.ExpireAfter.Duration - early)
 }
 
-// expire plans to set the annotation AnnotationReplace on machines that are too old, the oldest first. At most
-// MaxReplacing machines have the annotation at a time.
+// expire plans to set AnnotationReplace on machines that are too old, oldest first. At most MaxReplacing machines have
+// the annotation at a time.
 func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
 		return
@@ -62,9 +61,8 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	}
 }
 
-// markExpired adds the annotation to a machine that is too old, or removes an annotation that no longer applies.
-// The parameter to is the desired state of the machine after other changes, or nil if there are none. The result is
-// the desired state with the annotation, or nil if nothing changes.
+// markExpired adds the annotation to a machine that is too old, or removes an outdated one. to is the machine after
+// other changes, or nil. The result is nil if nothing changes.
 func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)
 	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
@@ -86,7 +84,7 @@ func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // replacedOnRequest returns the machines that a standalone set must replace because of AnnotationReplace, sorted by
-// name. A deployment instead replaces machines by changing the replicas of its set.
+// name. A deployment replaces machines by changing the replicas of its sets.
 func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !s.Standalone {
 		return nil
@@ -101,10 +99,8 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 	return replaced
 }
 
-// replaceOnRequest plans the next step of the replacement of a marked machine. In the first step, the set creates one
-// machine in addition to its replicas. When as many unmarked machines are available as the set has replicas, the set
-// deletes one of the marked machines. Broken machines do not count as available. They are handled by remediate, which
-// deletes them.
+// replaceOnRequest plans the replacement of a marked machine. The set first creates one machine beyond its replicas.
+// When enough unmarked machines are available, the set deletes a marked one. Broken machines are left to remediate.
 func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
 		p.requeueFrozen(s)

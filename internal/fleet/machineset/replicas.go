@@ -12,11 +12,9 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// errReplicasStored ends a pass that stored spec.replicas. The event about this write, or about a conflicting write
-// of another client, triggers the next pass.
+// errReplicasStored ends a pass that stored spec.replicas. The event about the write triggers the next pass.
 var errReplicasStored = errors.New("spec.replicas was stored")
 
-// storeReplicas writes spec.replicas of a set that was created without this field and without the webhook that sets it.
 func (p *pass) storeReplicas(ctx context.Context, set *v1beta1.MachineSet) error {
 	changed := set.DeepCopy()
 	replicas := autoscaling.Replicas(set.Annotations, currentReplicas(set))
@@ -28,7 +26,6 @@ func (p *pass) storeReplicas(ctx context.Context, set *v1beta1.MachineSet) error
 	return errReplicasStored
 }
 
-// currentReplicas returns the current number of machines of the set, or nil for a new set.
 func currentReplicas(set *v1beta1.MachineSet) *int32 {
 	if set.Status.ObservedGeneration == 0 {
 		return nil

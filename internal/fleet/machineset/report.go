@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// statusInterval is the minimum time between two writes of a status in which only numbers changed. No controller
-// depends on these numbers, because a deployment counts the machines itself.
+// statusInterval is the minimum time between status writes that change only numbers. Deployments count the machines
+// themselves.
 const statusInterval = 2 * time.Second
 
-// report writes the status if it changed. If only numbers changed, the write may be delayed by statusInterval.
+// report writes a changed status. A change of numbers alone may wait for statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
 	status := Status(p.state, plan, p.failure)
@@ -51,7 +51,6 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	return nil
 }
 
-// reportAfter observes the set again after the last round of a pass, and then writes the status.
 func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
@@ -64,8 +63,8 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether the status of a condition has changed, or whether a condition is True for another reason.
-// It ignores the end of a scaling, because a rollout immediately changes the replicas again.
+// urgent reports whether a condition changed its status, or is True for another reason. The end of a scaling is not
+// urgent, because a rollout soon changes the replicas again.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -80,7 +79,6 @@ func urgent(before, after []metav1.Condition) bool {
 	return false
 }
 
-// recordTransitions records an event for each problem that began, and for each freeze that ended.
 func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -101,7 +99,6 @@ func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	}
 }
 
-// recordActions records one event for each kind of action of the pass.
 func (p *pass) recordActions() {
 	for _, action := range []struct {
 		machines             tally
@@ -125,8 +122,8 @@ func (p *pass) recordActions() {
 	}
 }
 
-// event records an event on the set. The event omits the resource version of the set, so that a repeated event
-// increments the count of the same Event object.
+// event records an event on the set without its resource version, so that a repeated event increments the count of the
+// same Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name,

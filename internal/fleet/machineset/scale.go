@@ -20,75 +20,66 @@ import (
 )
 
 const (
-	// maxReplicas is the maximum number of replicas that the CRD admits. The controller ignores a set with more replicas.
+	// maxReplicas is the CRD's maximum. The controller ignores a set with more replicas.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is the number of unlaunchable machines of one configuration at which the set stops creating
-	// machines of this configuration.
+	// maxRejectedMachines is how many unlaunchable machines of one configuration stop the creation of more.
 	maxRejectedMachines = 3
 
-	// frozenPoll is the interval at which a frozen set with missing machines checks whether the process may create
-	// machines again.
+	// frozenPoll is how often a frozen set with missing machines checks whether the process may create machines again.
 	frozenPoll = 10 * time.Second
 )
 
 // State is the input of Decide.
 type State struct {
 	Set *v1beta1.MachineSet
-	// Machines contains all machines that the set controls, including those that are being deleted, but not preserved
-	// machines.
+	// Machines holds all machines that the set controls, including those being deleted, without preserved ones.
 	Machines []*v1beta1.Machine
-	// Steady contains the Machines that are known to be steady (see isSteady), and Others contains all other Machines. If
-	// Steady is empty, Decide checks all Machines and ignores Others.
+	// Steady holds the Machines that are known to be steady (see isSteady), and Others all remaining Machines. If
+	// Steady is empty, Decide checks all Machines.
 	Steady, Others []*v1beta1.Machine
-	// Receiver is the set to which machines are handed over. It is nil if no set is ready to receive machines.
+	// Receiver is the set that receives machines, or nil if no set is ready for that.
 	Receiver *v1beta1.MachineSet
-	// Expecting is true while another set hands machines over to this set. The set then creates no machines, because the
-	// machines that it receives may be enough.
+	// Expecting is true while another set hands machines over to this set. Until the end, the set creates no machines.
 	Expecting bool
 	// Orphans are machines that have no controller and match the selector.
 	Orphans []*v1beta1.Machine
-	// Preserved and Released are the numbers of preserved and released machines of the set and of the other sets of its
-	// deployment. Preserved machines were taken out of their set for inspection. Released machines have lost the labels of
-	// the selector.
+	// Preserved and Released count the deployment's machines that left their set. Preserved machines were taken out for
+	// inspection. Released machines lost the selector's labels.
 	Preserved, Released int
-	// Standalone is true if the set has no owner. MaxReplacing is how many machines may be marked for replacement at a
-	// time.
+	// Standalone is true for a set without an owner. MaxReplacing is how many machines may be marked for replacement at
+	// a time.
 	Standalone   bool
 	MaxReplacing int
 	// Surge is how many machines the set's deployment may have in addition to its replicas.
 	Surge int
-	// OverCapacity is the number of the set's replicas for which no machine may be created now, because the other
-	// sets of the deployment have too many machines. All sets together may have at most the deployment's replicas +
-	// maxSurge machines.
+	// OverCapacity is the number of replicas for which no machine may be created now. The sets of a deployment may have
+	// at most replicas + maxSurge machines in total.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
-	// MaxInFlight is how many replacements of failed or unhealthy machines may be in progress at a time. InFlight
-	// is the number of such replacements that are in progress now, in all sets of the deployment.
+	// MaxInFlight is how many replacements of broken machines may be in progress at a time. InFlight is their number
+	// now, in all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries contains the machines that are Ready although a health check requested their remediation. For each
-	// machine, it contains the time at which this process first observed this state.
+	// Recoveries holds the machines that are Ready despite a health check's request, with the time at which this
+	// process first saw it.
 	Recoveries recoveries
-	// After a failure, the set does not remediate machines before NextRemediation, and does not create machines before
-	// NextCreation.
+	// NextRemediation and NextCreation end the backoffs after failures.
 	NextRemediation, NextCreation time.Time
 	// FailureStreak counts the consecutive machines that failed for the same reason.
 	FailureStreak failureStreak
-	// LostReplacements contains the machines that replace machines whose instance vanished, and that are not available
-	// yet. If the instance of such a replacement vanishes too, the next replacement is not created before NextLost.
+	// LostReplacements holds replacements of vanished machines that are not available yet. If one vanishes too, the
+	// next is created at NextLost at the earliest.
 	LostReplacements Replacements
 	NextLost         time.Time
 	// CreationFailure is the reason why the set creates no machines before NextCreation.
 	CreationFailure Reason
-	// Stopped is the reason why this process must not create or remediate machines now. The reason is empty if the process
-	// may do both.
+	// Stopped is the reason why this process must not create or remediate machines, or empty.
 	Stopped Reason
 	Now     time.Time
 }
 
-// splitSteady returns the machines that are known to be steady, and all other machines.
 func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	if len(s.Steady) == 0 {
 		return nil, s.Machines
@@ -96,12 +87,11 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	return s.Steady, s.Others
 }
 
-// Reason contains the reason and the message of a condition. An empty Reason means that the condition must not be True.
+// Reason holds the reason and message of a condition. An empty Reason means that the condition must not be True.
 type Reason struct{ Reason, Message string }
 
-// Plan describes the next changes of a set. The parts of a plan are independent: all bounds hold even if the parts
-// are carried out in another order, or if only some of them are carried out. After the plan has been carried out,
-// the set makes another plan, until a plan is Settled.
+// Plan describes the next changes of a set. Its parts are independent: all bounds hold even if only some parts are
+// carried out, in any order. The set repeats planning until a plan is Settled.
 type Plan struct {
 	// Release contains machines that no longer match the selector.
 	Release []*v1beta1.Machine
@@ -111,14 +101,13 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete contains surplus machines to delete. Chosen is true if the machines to delete were chosen from a
-	// larger number of machines. Blocked contains available surplus machines that are kept until the deployment can
-	// spare them.
+	// Delete holds surplus machines to delete. Chosen means that there were more candidates than needed. Blocked holds
+	// available surplus machines that the deployment cannot spare yet.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
-	// Remediate contains machines to delete in order to replace them.
+	// Remediate holds machines to delete in order to replace them.
 	Remediate []*v1beta1.Machine
-	// Denied contains machines that must not be disrupted now because of disruption budgets or exemptions.
+	// Denied holds machines that budgets or exemptions protect now.
 	Denied []disruption.Denial
 	// Create is how many machines to create.
 	Create int
@@ -127,23 +116,21 @@ type Plan struct {
 	CreationBlocked Reason
 	// Frozen is the reason why the set creates no machines because it was stopped for safety.
 	Frozen Reason
-	// Unadopted contains orphans that the set does not adopt. UnadoptedReason is the reason for that.
+	// Unadopted holds orphans that the set does not adopt, for the reason UnadoptedReason.
 	Unadopted       []*v1beta1.Machine
 	UnadoptedReason string
-	// BackingOff is true if failed machines are not replaced yet because earlier replacements failed too.
+	// BackingOff means that failed machines stay for now because earlier replacements failed too.
 	BackingOff bool
-	// Postponed is true if the plan omits all changes that depend on the number of machines, until the cache is new
-	// enough.
+	// Postponed means that the plan omits all changes that depend on the count, until the cache is new enough.
 	Postponed bool
-	// Wait is the time after which to make another plan, even without an event. Zero means never.
+	// Wait is the time until the next plan without an event. Zero means never.
 	Wait time.Duration
 
-	// asked contains the candidates whose disruption the budgets permitted. Immediately before it disrupts a
-	// candidate, the set must also obtain a grant from the Ledger.
+	// asked holds the candidates that the budgets permitted. Before each disruption, the set also needs a grant from
+	// the Ledger.
 	asked map[types.UID]disruption.Candidate
-	// planned contains the candidates in asked that the plan disrupts, even if the plan is postponed.
-	planned []disruption.Candidate
-	// expiring contains the machines that must be marked because they are too old.
+	// planned holds the candidates in asked that the plan disrupts, even if postponed.
+	planned  []disruption.Candidate
 	expiring map[types.UID]bool
 }
 
@@ -158,8 +145,7 @@ func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without the changes that depend on the number of machines. The set makes another
-// plan after the duration d.
+// withoutCounting returns the plan without the changes that depend on the count, to be repeated after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -199,15 +185,15 @@ func Decide(s State) Plan {
 	}
 	unsteady := active[len(steady):]
 	replaced := s.replacedOnRequest(unsteady)
-	// A machine that is being released is counted until the cache shows that it was released. Before that, the set
-	// neither deletes nor creates a machine because of the release.
+	// Machines being released count until the cache shows their release, so that the release changes nothing else
+	// before.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
-		// The surplus consists of machines that the set has received and the deployment has not counted yet.
+		// The surplus are received machines that the deployment has not counted yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -215,7 +201,7 @@ func Decide(s State) Plan {
 			p.replaceOnRequest(s, replaced, active, surplus)
 		}
 	case surplus > 0:
-		// Machines due for preservation leave the set without being deleted. No other machines are deleted instead.
+		// Machines due for preservation leave the set on their own, so no machine is deleted instead.
 		staying := slices.Concat(steady, withoutDueForPreservation(unsteady))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
@@ -225,7 +211,7 @@ func Decide(s State) Plan {
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
 		}
-		// Remediation must not wait until a budget or the deployment's availability permits the deletion of a surplus.
+		// Remediation must not wait for a budget or for the deployment's availability.
 		if len(p.Delete) == 0 {
 			p.remediate(s, unsteady)
 		}
@@ -253,10 +239,8 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a valid set, or the reason why the set is invalid. The API rejects invalid sets.
-// If an invalid set exists nevertheless, it must not cause any damage. A set with an empty selector would adopt all
-// machines. A set would create machines endlessly if its new machines do not match its selector, or if its template
-// annotates them for deletion.
+// selectorOf returns the selector of a valid set, or the reason why the set is invalid. An invalid set that bypassed
+// the API's checks must do no damage: it could adopt all machines or create machines endlessly.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration,
@@ -285,8 +269,7 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	return selector, Reason{}
 }
 
-// adopt plans the adoption of orphans, beginning with the most suitable machines. The parameter missing is the
-// maximum number of machines to adopt, and the result is the actual number.
+// adopt plans the adoption of at most missing orphans, the most suitable first. It returns their number.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -310,7 +293,6 @@ func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	}
 }
 
-// create plans the creation of machines. The parameter missing is the maximum number of these machines.
 func (p *Plan) create(s State, missing int) {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		return
@@ -346,16 +328,14 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// requeueFrozen requests another plan later if the whole process is stopped. If only the freeze label is set, no
-// such request is needed, because a change of the label triggers an event.
+// requeueFrozen requests another plan if the whole process is stopped. Removing the freeze label triggers an event.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
 }
 
-// frozen returns the reason why the set must not create machines: the freeze label, or the reason in Stopped. If the
-// set may create machines, the reason is empty.
+// frozen returns why the set must not create machines: the freeze label, or Stopped.
 func (s State) frozen() Reason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
@@ -363,8 +343,7 @@ func (s State) frozen() Reason {
 	return s.Stopped
 }
 
-// unknownSchema returns a reason if the template was written for a version of the types that this process does not
-// support.
+// unknownSchema returns a reason if the template needs a newer version of the types than this process supports.
 func (s State) unknownSchema() Reason {
 	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; machinestate.UnsupportedSchema(templateLabels) {
 		return Reason{v1beta1.ReasonUnknownTypeVersion,
@@ -374,8 +353,7 @@ func (s State) unknownSchema() Reason {
 	return Reason{}
 }
 
-// rejectedConfiguration returns the reason why no machine may be created from the template. If machines may be created,
-// the reason is empty.
+// rejectedConfiguration returns why no machine may be created from the template, or an empty reason.
 func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
@@ -397,9 +375,8 @@ func (s State) rejectedConfiguration() Reason {
 			namesOf(rejected), why.Reason, wording.Brief(why.Message))}
 }
 
-// update plans the patches of the set's machines, including those that are being deleted. A machine is patched if it
-// differs from the template in a field that is propagated in place, or if it has a stale delete annotation of an
-// autoscaler.
+// update plans the patches of machines that differ from the template in a field that is propagated in place, or have a
+// stale delete annotation.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
 	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 &&
@@ -436,14 +413,12 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	}
 }
 
-// waitFor requests another plan after at most d.
 func (p *Plan) waitFor(d time.Duration) {
 	if p.Wait == 0 || d < p.Wait {
 		p.Wait = d
 	}
 }
 
-// firstByName returns the first n machines in the order of their names, or all machines if there are fewer.
 func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *v1beta1.Machine) int {
 		return cmp.Compare(a.Name, b.Name)
@@ -451,15 +426,14 @@ func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	return sorted[:min(n, len(sorted))]
 }
 
-// namesOf returns a text with the first few names of the machines and the number of the other machines.
 func namesOf(machines []*v1beta1.Machine) string {
 	var t tally
 	t.add(machines...)
 	return t.String()
 }
 
-// tally counts machines and stores the first few names. It does not store the machines themselves, because a pass
-// may delete thousands of machines, and the cache soon contains newer versions of them.
+// tally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not keep the
+// objects.
 type tally struct {
 	n     int
 	names []string
@@ -475,7 +449,6 @@ func (t *tally) add(machines ...*v1beta1.Machine) {
 	t.names = t.names[:min(len(t.names), shown)]
 }
 
-// String returns a text with the first few names and the number of the other machines.
 func (t tally) String() string {
 	if more := t.n - len(t.names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)

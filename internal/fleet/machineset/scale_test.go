@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 		{"two unlaunchable machines do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
 		{"three unlaunchable machines stop creation", stateOf(aSet(4), several("m", 3, misconfigured)...),
 			"but InvalidConfiguration"},
-		// Rule rejected-launches-keep-remediation: unlaunchable machines prevent only the creation of machines.
+		// Rule: rejected-launches-keep-remediation.
 		{"three unlaunchable machines do not stop replacement",
 			stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
 		{"they do not stop replacement of unhealthy machines, within the budget",
@@ -202,8 +202,8 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: if the instance of a machine vanished, the machine is replaced at once, even if the
-// budget is used up. This does not apply if consecutive replacements of such machines vanish.
+// Rule vanished-replaced-at-once: a used-up budget does not delay the replacement of a vanished machine. Only
+// replacements that vanish too cause a delay.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost),
@@ -329,7 +329,6 @@ func TestDeletePolicies(t *testing.T) {
 // Rule: victims-from-fresh-view.
 func TestAutoscalerDeleteAnnotation(t *testing.T) {
 	for value, want := range map[string]bool{
-		// The current time in the format of Go, in several time zones and processes.
 		"2026-08-01 11:44:00.123456789 +0000 UTC m=+86400.000000001": true,
 		"2026-08-01 13:44:00.1 +0200 CEST m=+0.000000001":            true,
 		"2026-08-01 08:44:00 -0300 -03 m=+1.5":                       true,
@@ -360,8 +359,7 @@ func templateAnnotated(key string) func(*v1beta1.MachineSet) {
 	return func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Annotations = map[string]string{key: "x"} }
 }
 
-// The duration of a pass is proportional to the number of machines of its set. The spacing of passes in watches.go is
-// based on this fact.
+// BenchmarkSettledPass measures the cost for each machine, on which the spacing in watches.go is based.
 func BenchmarkSettledPass(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -11,64 +11,52 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// sharedState is the memory of a Reconciler, which its workers share. If it is lost, the Reconciler needs more
-// reads and time, but the number of machines stays exact.
+// sharedState is the memory that a Reconciler's workers share. Losing it costs reads and time, but the number of
+// machines stays exact.
 type sharedState struct {
-	// remediating contains a lock for each deployment, and for each set without a deployment. Several sets may
-	// share a budget. Therefore the lock is held from the count of remediations in progress until the new deletions
-	// are included in this count.
+	// remediating holds a lock for each deployment or standalone set. It is held from counting the remediations in
+	// progress until the new ones count too, because sets share a budget.
 	remediating keylock.Locks
-	// shrinking contains a lock for each deployment. If several sets of the deployment have available machines, the lock
-	// is held from the count of available machines until the deletions that depend on this count are done.
+	// shrinking holds a lock for each deployment. It is held from counting the available machines until the deletions
+	// that rely on the count are done.
 	shrinking keylock.Locks
 
 	mu sync.Mutex
-	// cache tracks whether the cache may be trusted to contain the machines of other sets.
+	// cache tracks whether the cache of all machines may be trusted.
 	cache freshness.Tracker
 	sets  map[types.NamespacedName]*setState
-	// replacements contains the replacements of each set that are in progress, by the UID of the set. The sets of a
-	// deployment share one limit.
+	// replacements holds the replacements in progress by the UID of the set, because the sets of a deployment share a
+	// limit.
 	replacements map[types.UID]Replacements
-	// sizes contains the number of machines that each set had when it was last observed.
-	sizes map[types.NamespacedName]int
+	sizes        map[types.NamespacedName]int
 }
 
-// setState is the state of one set. It is used only by the worker that reconciles the set.
+// setState is the state of one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// cache tracks whether the number of the set's machines in the cache may be trusted.
+	// cache tracks whether the cached number of the set's machines may be trusted.
 	cache freshness.Tracker
 	// specVersion is a resource version of the set with its current generation.
-	generation  int64
-	specVersion string
-	// statusWritten is the time at which the status was last written.
+	generation    int64
+	specVersion   string
 	statusWritten time.Time
-	// batch is the maximum number of machines that the first round of a pass may create, or 0 if the last creation did not
-	// succeed.
+	// batch is how many machines the next pass may create in its first round, or 0 after a failure.
 	batch int
-	// awaited is the version of the set for which a pass has already waited until the cache of machines is equally
-	// new.
-	awaited string
-	// remediation and creation are the backoffs after failures. creationFailure is the reason why the last creation
-	// failed.
+	// awaited is the version of the set for which a pass has already waited for the cache.
+	awaited               string
 	remediation, creation backoff
 	creationFailure       Reason
 	failureStreak         failureStreak
-	// lostReplacements contains the machines that replace machines whose instance vanished, and that are not
-	// available yet. lost is the backoff that applies if the instance of such a replacement vanishes as well.
+	// lostReplacements holds replacements of vanished machines that are not available yet. lost is the backoff if they
+	// vanish too.
 	lostReplacements Replacements
 	lost             backoff
-	// recoveries contains the recoveries of the set's machines at the time of the last observation.
-	recoveries recoveries
-	// steady contains the machines that the set only counts, without checking them.
-	steady steadyMachines
-	// updated contains the time at which each machine was last patched in place. The entry is removed when the
-	// machine is in sync with the template.
+	recoveries       recoveries
+	// steady holds the machines that the set counts without checking them.
+	steady  steadyMachines
 	updated map[types.UID]updateSent
 }
 
-// updateSent records the time of an in-place patch of a machine, and the generation of the set for which the patch was
-// sent.
 type updateSent struct {
 	generation int64
 	at         time.Time
@@ -82,7 +70,6 @@ func newSharedState() *sharedState {
 	}
 }
 
-// get returns the state of the set.
 func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	m.mu.Lock()
@@ -98,7 +85,6 @@ func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	return r
 }
 
-// forget drops the state of a set and returns the UID of the set, or "" if there was no state.
 func (m *sharedState) forget(key types.NamespacedName) (uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,36 +109,34 @@ func (m *sharedState) keepSize(key types.NamespacedName, n int) {
 	m.sizes[key] = n
 }
 
-// trustsCache reports whether a cache with this resource version may be trusted to contain the machines of all sets.
+// trustsCache reports whether a cache of this version contains the machines of all sets.
 func (m *sharedState) trustsCache(version string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cache.Trusts(version)
 }
 
-// cacheMark returns a mark, to be taken before a live LIST.
+// cacheMark returns a mark that must be taken before a live LIST.
 func (m *sharedState) cacheMark() freshness.Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cache.Mark()
 }
 
-// listed records the resource version of a live LIST that began at the mark.
+// listed records the version of a live LIST that began at the mark.
 func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Listed(began, version)
 }
 
-// invalidateCache records that it is unknown whether a write succeeded.
 func (m *sharedState) invalidateCache() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Invalidate()
 }
 
-// replacementsOf returns the replacements in progress of a set. If this process has not observed the set yet, it
-// returns false.
+// replacementsOf returns a set's replacements in progress, or false if this process has not observed the set.
 func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +150,6 @@ func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
 	m.replacements[set] = r
 }
 
-// observed records the generation and resource version of the set.
 func (r *setState) observed(set *v1beta1.MachineSet) {
 	if r.generation != set.Generation {
 		r.generation, r.specVersion = set.Generation, set.ResourceVersion
@@ -174,12 +157,11 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updateRetry is the minimum time between two patches of a machine for the same generation of its set. The delay
-// prevents a hot loop if another writer repeatedly reverts the patch.
+// updateRetry is the minimum time between two patches of a machine for one generation, in case another writer reverts
+// the patch.
 const updateRetry = time.Minute
 
-// dueUpdates returns the updates that were not tried recently. For the other updates, it returns the time until the
-// first of them may be tried again.
+// dueUpdates returns the updates that were not sent recently, and the time until the first of the others.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {
@@ -197,7 +179,6 @@ func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wa
 	return due, wait
 }
 
-// sent records that machines were patched.
 func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		r.updated[m.UID] = updateSent{generation: r.generation, at: now}

@@ -10,19 +10,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A write to a nil map would panic.
 func TestSetStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		UID: "uid"}})).Elem()
 	for i := range r.NumField() {
-		// Recoveries are never modified, but always replaced as a whole.
+		// Recoveries are always replaced as a whole, so this map may be nil.
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() && f.Type() != reflect.TypeFor[recoveries]() {
 			t.Errorf("%s is nil", r.Type().Field(i).Name)
 		}
 	}
 }
 
-// If another writer reverts the template's fields on a machine, the set must not patch the machine in a hot loop.
+// The set must not repeat a reverted patch in a hot loop.
 func TestUndoneUpdatesAreRepeatedSlowly(t *testing.T) {
 	r := &setState{generation: 1}
 	m := newMachine("a")

@@ -15,17 +15,14 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// maxFailedMachines is the maximum number of failed machines in the status.
 const maxFailedMachines = 10
 
-// Status returns the status of a set with the state s and the plan p. The parameter failure is the reason why a
-// machine could not be created or deleted in this pass. If nothing failed, this reason is empty.
+// Status returns the status of a set. failure is the reason why a creation or deletion of this pass failed, or empty.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// The deployment relies on observedGeneration: when a generation is observed, the set no longer acts on
-		// earlier generations.
+		// The deployment relies on this: a set that observed a generation no longer acts on earlier ones.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	steady, others := s.splitSteady()
@@ -79,7 +76,6 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	return status
 }
 
-// conditions writes the conditions of a status.
 type conditions struct {
 	status     *v1beta1.MachineSetStatus
 	generation int64
@@ -97,8 +93,8 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that is True while there is a problem. The condition is missing until the first problem
-// occurs. The parameter resolved is the reason of the condition after the problem has ended.
+// problem sets a condition that is True while there is a problem. The first problem creates the condition. resolved is
+// its reason afterwards.
 func (c conditions) problem(condition string, problem Reason, resolved string) {
 	switch {
 	case problem.Reason != "":
@@ -134,8 +130,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady sets the condition MachinesReady. The message names only one machine. If the message contained a
-// count, it would change with every machine.
+// machinesReady sets the condition MachinesReady. Its message names one machine and no count, so that it does not
+// change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
@@ -153,7 +149,6 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	}
 }
 
-// unadopted returns the reason and message of the condition AdoptionSkipped.
 func unadopted(p Plan) Reason {
 	switch p.UnadoptedReason {
 	case "":
@@ -166,9 +161,8 @@ func unadopted(p Plan) Reason {
 		namesOf(p.Unadopted)}
 }
 
-// frozenBy returns the reason why a set with the freeze label is frozen. If the value of the label is a known
-// reason, the result is this reason. Otherwise the result is the reason of the existing condition Frozen. If this
-// condition does not exist, the result is FrozenByLabel.
+// frozenBy returns why the freeze label is set: its value if that is a known reason, or else the reason of the
+// condition Frozen, or FrozenByLabel.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -184,7 +178,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
 			v1beta1.ReasonControlCredentialsRefused:
-			// The existing reason explains why the process was stopped, and not why the label was set.
+			// The existing reason belongs to a stop of the process and not to the label.
 		default:
 			return Reason{was.Reason, was.Message}
 		}
@@ -192,7 +186,6 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }
 
-// failedMachines summarizes the failed and unlaunchable machines, the latest failures first.
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
@@ -217,8 +210,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// brokenSince returns the time at which the machine stopped being Ready. If this time is unknown, it returns the
-// time of the machine's last operation. If both times are unknown, the result is nil.
+// brokenSince returns when the machine stopped being Ready, or the time of its last operation, or nil.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

@@ -76,9 +76,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Rule set-observed-generation: if a status is written before the set has acted, or while the set waits for its cache,
-// the status does not set observedGeneration. If the set cannot act for a reason that the status reports, this counts
-// as having acted.
+// Rule set-observed-generation: a status that is written before the set has acted does not set observedGeneration. A
+// set that cannot act and reports why has acted.
 func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,

@@ -14,14 +14,12 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// requestAnnotations contains the annotations that request an action or an exception from the set. A machine with
-// one of these annotations is not steady.
+// requestAnnotations holds the annotations that request an action or exception. They make a machine not steady.
 var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationReplace,
 	v1beta1.AnnotationDoNotDisrupt, v1beta1.AnnotationPreserve, v1beta1.AnnotationPreservedUntil}
 
-// isSteady reports whether a machine is steady: the machine is as its set wants it, and no decision about it is
-// needed. A steady machine is Running, available and up to date, and in sync with the template. Until the machine
-// or the template changes, the set only counts this machine.
+// isSteady reports whether a machine is Running, available, up to date and in sync, and needs no decision. The set only
+// counts steady machines until they or the template change.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Running(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
 		machinestate.Available(m, set.Spec.MinReadySeconds, now) &&
@@ -31,19 +29,16 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// steadyMachines contains the steady machines of a set, each with its resource version. Most machines of a large
-// set are steady and do not change between two passes, so they need not be checked again.
+// steadyMachines holds the resource versions of a set's steady machines, which need no further checks. Most machines of
+// a large set are steady.
 type steadyMachines struct {
-	// set is the version of the set for which the machines are steady. at is the time at which sort was last
-	// called.
-	set *v1beta1.MachineSet
-	at  time.Time
-	// known contains the resource versions of the steady machines, by UID.
+	// set is the version of the set for which the machines are steady. at is when sort was last called.
+	set   *v1beta1.MachineSet
+	at    time.Time
 	known map[types.UID]string
 }
 
-// sort divides machines into steady machines and other machines. If a set is invalid, or if its machines expire, no
-// machine of the set is steady.
+// sort separates steady machines from others. Invalid sets and sets with expiring machines have no steady machines.
 func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machine,
 	now time.Time) (steady, others []*v1beta1.Machine) {
 	selector, unusable := selectorOf(set)
@@ -77,14 +72,12 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 	return steady, others
 }
 
-// sameSteadinessCriteria reports whether a machine that is steady for one spec is also steady for the other.
 func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
 	return a.MinReadySeconds == b.MinReadySeconds && equality.Semantic.DeepEqual(a.Selector, b.Selector) &&
 		equality.Semantic.DeepEqual(a.Template, b.Template)
 }
 
-// contains reports whether the machine is known to be steady in this version. A nil *steadyMachines contains no
-// machines.
+// contains reports whether this version of the machine is steady. A nil *steadyMachines contains none.
 func (r *steadyMachines) contains(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false

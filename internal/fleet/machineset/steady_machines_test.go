@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A machine is steady only if no decision about it is needed.
 func TestSteadyMachines(t *testing.T) {
 	all := map[string][]machineOption{
 		"being deleted":               {up, leaving},
@@ -109,7 +108,7 @@ func TestChangedMachineIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// If deleted machines were not forgotten, the memory of a set would grow with every machine that it ever had.
+// Otherwise the memory would grow with every machine that the set ever had.
 func TestSteadyMachinesThatAreGoneAreForgotten(t *testing.T) {
 	var sorter steadyMachines
 	for i := range 100 {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// template is the template of a set, prepared once for all its machines.
 type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
@@ -22,11 +21,11 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// These lists contain the entries of the maps. They are compared with the maps of each machine.
+	// These lists hold the entries of the maps, to compare them with each machine.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
-// pairs contains the entries of a map that is compared with many other maps. Iterating over a list is faster.
+// pairs holds the entries of a map. Iterating over a list is faster than over a map.
 type pairs []pair
 
 type pair struct{ key, value string }
@@ -39,7 +38,6 @@ func pairsOf(m map[string]string) pairs {
 	return p
 }
 
-// containedIn reports whether the map contains all of these entries.
 func (p pairs) containedIn(m map[string]string) bool {
 	for i := range p {
 		if got, ok := m[p[i].key]; !ok || got != p[i].value {
@@ -49,7 +47,6 @@ func (p pairs) containedIn(m map[string]string) bool {
 	return true
 }
 
-// applied contains the keys that a template has added to a machine.
 type applied struct {
 	Labels          []string `json:"labels,omitempty"`
 	Annotations     []string `json:"annotations,omitempty"`
@@ -96,8 +93,6 @@ func templateOf(set *v1beta1.MachineSet) template {
 	return t
 }
 
-// machine returns a new Machine that is complete except for its name. The parameter provider is "" if the provider is
-// unknown.
 func (t template) machine(provider string) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -116,25 +111,22 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// NewMachine returns a Machine as the set would create it, but without a name. The parameter provider is "" if the
-// provider is unknown.
+// NewMachine returns a Machine as the set would create it, but without a name. provider is "" if unknown.
 func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
-// InSync reports whether one of the set's machines has all fields of the template, so that the set has nothing to
-// propagate to the machine.
+// InSync reports whether the set has nothing to propagate to the machine.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
-// propagate returns the machine with those fields of the template that are propagated in place. These are all fields
-// whose change does not need a new instance. It returns nil if nothing changes. Keys that other writers added to the
-// machine are kept.
+// propagate returns the machine with the template's fields that need no new instance, or nil if nothing changes. Keys
+// of other writers stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
 	}
 	var before applied
-	// If the record is invalid, assume that it is empty, so that nothing is removed.
+	// Treat an invalid record as empty, so that nothing is removed.
 	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
@@ -157,8 +149,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	return changed
 }
 
-// inSync reports whether there is nothing to propagate to the machine. It is called for every machine in every round,
-// so it must not allocate memory.
+// inSync reports whether there is nothing to propagate. It runs for every machine in every round, so it must not
+// allocate memory.
 func (t template) inSync(m *v1beta1.Machine) bool {
 	return t.labelPairs.containedIn(m.Labels) && t.annotationPairs.containedIn(m.Annotations) &&
 		t.nodeLabelPairs.containedIn(m.Spec.Node.Labels) && t.nodeAnnotationPairs.containedIn(m.Spec.Node.Annotations) &&
@@ -169,8 +161,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
 }
 
-// sameLists reports whether all lists are equal in both machines. If a list differs, a merge patch replaces the whole
-// list.
+// sameLists reports whether all lists of both machines are equal. A merge patch replaces a list as a whole.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -203,8 +194,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only if the hook is new in the template. The owner of a hook removes it from a machine
-// after its work there, and it must not be added again. If add is false, mergeHooks adds no hooks.
+// mergeHooks adds only hooks that are new in the template. An owner removes its hook from a machine after its work, and
+// the hook must not return. Without add, no hooks are added.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {
@@ -237,7 +228,6 @@ func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 		ptr.Equal(a.ExpireAfter, b.ExpireAfter)
 }
 
-// sameInstanceSpec reports whether both specs describe the same instance.
 func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
 	return a.Provider == b.Provider && a.Version == b.Version &&
 		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
@@ -262,7 +252,6 @@ func containsTaints(taints, subset []corev1.Taint) bool {
 	return true
 }
 
-// sameHooks reports whether the hooks that the machine still has are equal to those in the template.
 func sameHooks(hooks, wanted []v1beta1.LifecycleHook) bool {
 	for _, hook := range hooks {
 		if at := slices.IndexFunc(wanted, named(hook)); at >= 0 && wanted[at] != hook {

@@ -77,7 +77,6 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	})
 	m := templateOf(before).machine("sim")
 	m.Name, m.Spec.ProviderID = "a", "sim:///a"
-	// Changes of other writers.
 	m.Labels["mine"], m.Annotations["mine"] = "x", "x"
 	m.Spec.Node.Labels["mine"] = "x"
 	m.Spec.Node.Taints = append(m.Spec.Node.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})

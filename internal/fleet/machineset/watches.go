@@ -28,7 +28,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// orphanIndex is the name of the index that finds the Machines of a namespace that have no controller, for adoption.
+// orphanIndex is the name of the index of Machines without a controller, by namespace.
 const orphanIndex = "machine.orphan"
 
 // RegisterIndexes adds the index of this package to a cache. Register calls it.
@@ -71,19 +71,17 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// spacing delays passes that are triggered by events of machines. A pass costs a few microseconds for each machine of
-// the set, and each machine that is created or deleted triggers several events.
+// spacing delays passes after events of machines. A pass costs a few microseconds for each machine, and each machine
+// triggers several events.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
-// machineEvents enqueues the sets that an event of a machine affects.
 func (r *Reconciler) machineEvents() handler.EventHandler {
 	return queueing.After(r.setsOfMachine, func(set reconcile.Request) time.Duration {
 		return spacing.For(r.shared.sizeOf(set.NamespacedName))
 	})
 }
 
-// setsOfMachine returns the set that controls the machine. If the machine has no controller, it returns the sets that
-// may adopt the machine.
+// setsOfMachine returns the set that controls the machine, or the sets that may adopt a machine without a controller.
 func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		if owner.Kind != "MachineSet" {
@@ -97,15 +95,15 @@ func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []recon
 	})
 }
 
-// setsOfDeployment returns the sets of a deployment. These sets depend on the bounds of the deployment.
+// setsOfDeployment returns the sets of a deployment, because its bounds affect them.
 func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool {
 		return true
 	}, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns those sets in the namespace of the object for which the function wanted returns true. It runs in an
-// event handler, so it does not wait for writes in progress.
+// sets returns the wanted sets in the object's namespace. It runs in an event handler, so it does not wait for writes
+// in progress.
 func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool,
 	options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}
@@ -125,7 +123,6 @@ func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1b
 	return requests
 }
 
-// setChanged drops updates that change only the status, because only the controller itself writes the status.
 func setChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -135,7 +132,6 @@ func setChanged() predicate.Predicate {
 	}}
 }
 
-// machineChanged drops updates that affect neither the plan nor the status of a set.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
@@ -144,7 +140,6 @@ func machineChanged() predicate.Predicate {
 	}}
 }
 
-// affectsSet reports whether a change of a machine requires that its set is reconciled.
 func affectsSet(was, is *v1beta1.Machine) bool {
 	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
@@ -173,8 +168,8 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition reports whether two conditions have the same effect on a set. The reason is relevant only if the
-// condition is not True.
+// sameCondition reports whether both conditions mean the same to a set. The reason matters only unless the condition is
+// True.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b

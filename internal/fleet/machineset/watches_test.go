@@ -19,7 +19,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setsOnly is a client that can only list the given sets.
 type setsOnly struct {
 	client.Client
 	sets []v1beta1.MachineSet

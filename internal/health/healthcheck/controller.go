@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// stoppedPoll is the interval at which the controller checks whether remediation may continue. No event reports that.
+	// stoppedPoll is how often a stopped controller checks whether it may continue, because no event reports that.
 	stoppedPoll = 5 * time.Second
-	// maxMarks is the maximum number of machines that one pass marks. Owners replace a few machines at a time, the newest
-	// first.
+	// maxMarks is how many machines one pass marks. Owners replace only a few machines at a time.
 	maxMarks = 100
 )
 
@@ -35,20 +34,19 @@ type Options struct {
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped returns the reason and the message of a condition if no machine may be remediated now. The reason is empty
-	// if remediation is allowed. By default it is always allowed.
+	// Stopped returns the reason and message of a condition if no machine may be remediated now. An empty reason or a
+	// nil field stops nothing.
 	Stopped func() (reason, message string)
-	// StableSince returns the time since which this process has been the leader and has been able to reach both clusters.
-	// It returns false if this process is not the leader, or cannot reach one of the clusters. The default is the time of
-	// the first pass.
+	// StableSince returns since when this process has been the leader and has reached both clusters, or false if one of
+	// these is not true. Defaults to the time of the first pass.
 	StableSince func() (time.Time, bool)
-	// OutageEnded returns the end of the last outage that this process has seen. It is zero if there was none. If
-	// OutageEnded is nil, no timeout starts before the time of StableSince.
+	// OutageEnded returns the end of the last outage that this process has seen, or zero. If it is nil, no timeout
+	// starts before StableSince.
 	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
-	// MeltdownThreshold is a percentage of nodes. If a higher percentage of nodes is unwell, there is a meltdown. The
-	// default is DefaultMeltdownThreshold.
+	// MeltdownThreshold is a percentage of nodes. There is a meltdown if more nodes are unwell. Defaults to
+	// DefaultMeltdownThreshold.
 	MeltdownThreshold int
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -56,14 +54,13 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached reads Nodes from a cache. Cached reads Nodes from a cache. Live reads them from the API server of the
-	// cluster.
+	// Cached reads Nodes from a cache, and Live from the API server.
 	Cached, Live client.Reader
-	// Synced reports whether the cache is filled. If Synced is nil, the cache counts as filled.
+	// Synced reports whether the cache is filled. Nil means that it is.
 	Synced func() bool
 }
 
-// Reconciler checks all machines and marks those that must be remediated.
+// Reconciler checks all machines and marks those that need remediation.
 type Reconciler struct {
 	Options
 	state *state
@@ -80,7 +77,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, state: newState()}
 }
 
-// Reconcile runs one pass over all machines. There is only one key.
+// Reconcile runs one pass over all machines. The queue has only one key.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	p := &pass{Reconciler: r, now: r.Clock.Now(), frozenSets: map[types.NamespacedName]bool{}}
@@ -93,7 +90,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one check of all machines.
 type pass struct {
 	*Reconciler
 	now    time.Time
@@ -101,12 +97,11 @@ type pass struct {
 
 	checks   []v1beta1.MachineHealthCheck
 	subjects []Subject
-	// sets contains all machines, including those that are being deleted, grouped by the UID of their controller.
-	sets map[types.UID][]*v1beta1.Machine
-	// frozenSets caches which sets are frozen.
+	// sets holds all machines by the UID of their controller, including those being deleted.
+	sets       map[types.UID][]*v1beta1.Machine
 	frozenSets map[types.NamespacedName]bool
 
-	// requeueAfter is the time until the next pass if no event triggers one earlier. Zero means never.
+	// requeueAfter is the time until the next pass without an event. Zero means never.
 	requeueAfter time.Duration
 }
 
@@ -142,7 +137,6 @@ func (p *pass) run(ctx context.Context) error {
 	return p.retryConflicts(errors.Join(errs...))
 }
 
-// stopped returns why no machine may be evaluated now.
 func (p *pass) stopped() Reason {
 	if p.Stopped != nil {
 		if reason, message := p.Stopped(); reason != "" {
@@ -167,7 +161,6 @@ func (p *pass) stopped() Reason {
 	return Reason{}
 }
 
-// retryConflicts requests another pass if all errors are conflicts. It returns any other error.
 func (p *pass) retryConflicts(err error) error {
 	if err != nil && onlyConflicts(err) {
 		p.requeueIn(queueing.ConflictDelay)

@@ -1,10 +1,9 @@
-// Package healthcheck finds machines with broken nodes and requests their replacement. It avoids the replacement of
-// machines that are only unreachable.
+// Package healthcheck finds machines with broken nodes and requests their replacement. Machines that are only
+// unreachable should not be replaced.
 //
-// One pass checks all machines, because whether a machine may be replaced depends on the health of the other machines.
-// Evaluate checks one machine against one policy. DetectMeltdown checks all machines. Decide determines which machines
-// of one policy to remediate. The built-in policy applies to machines that no MachineHealthCheck selects, to each
-// namespace separately.
+// One pass checks all machines, because a machine may be replaced only if enough other machines are healthy. Evaluate
+// checks one machine against a policy. DetectMeltdown checks all machines. Decide selects the machines of a policy to
+// remediate. The built-in policy applies to the machines of a namespace that no MachineHealthCheck selects.
 //
 // The result is the condition RemediationRequested of the Machine. This package never deletes anything.
 package healthcheck

@@ -12,35 +12,34 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Health is the state of a machine.
+// Health is how healthy a machine is.
 type Health string
 
 const (
 	// Healthy means that nothing is wrong.
 	Healthy Health = "healthy"
-	// Unhealthy means that the machine has had a problem for longer than its policy allows.
+	// Unhealthy means that a problem has lasted longer than the policy allows.
 	Unhealthy Health = "unhealthy"
-	// Unknown means that the machine is being created or changed, or that it has a problem but may recover.
+	// Unknown means that the machine is starting or changing, or may still recover from a problem.
 	Unknown Health = "unknown"
 )
 
 // Evaluation is the result of Evaluate.
 type Evaluation struct {
 	Health Health
-	// InTrouble means that the machine counts as unwell. It is true for every Unhealthy machine and for some Unknown ones.
+	// InTrouble means that the machine counts as unwell. All Unhealthy machines do, and some Unknown ones.
 	InTrouble bool
 	// Why describes the problem for users. It does not change while the problem lasts.
 	Why string
-	// RecheckAfter is the time after which the result changes even if the machine and its Node stay the same. Zero means
-	// never.
+	// RecheckAfter is when the result changes without a change of the machine or its Node. Zero means never.
 	RecheckAfter time.Duration
 }
 
 // Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
 //
-// A timeout starts when this process observes the problem, because transition times come from the clocks of other
-// hosts. A timeout never starts before clock.Since, because an outage, or a time without a leader, is not the fault of
-// the machine. Evaluate records new observations in clock.Observed. A deleted Node needs no timeout.
+// A timeout starts when this process observes the problem, because transition times come from other clocks. It never
+// starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. A deleted Node needs
+// no timeout. Evaluate records new observations in clock.Observed.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
@@ -58,12 +57,10 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 	return p.evaluateNode(node, now, clock)
 }
 
-// interrupted reports whether the cloud has announced that it will reclaim the machine's instance.
 func interrupted(m *v1beta1.Machine) bool {
 	return machinestate.Interrupted(m)
 }
 
-// updateTimeLeft returns the remaining time for which the Node of a machine that is being updated may be broken.
 func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
@@ -78,7 +75,6 @@ func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duratio
 		Began: began}, now))
 }
 
-// evaluateStarting evaluates a machine that has no Node.
 func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	if m.Status.Phase == v1beta1.MachineAvailable {
 		return Evaluation{Health: Healthy} // The installation has no target cluster.
@@ -86,7 +82,7 @@ func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock)
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		if c.Status != metav1.ConditionTrue && !launching(c.Reason) {
-			// The launch was refused or has not begun yet, and a replacement would not launch either.
+			// A replacement would not launch either.
 			return Evaluation{Health: Unknown}
 		}
 		if c.LastTransitionTime.After(began) {
@@ -104,9 +100,8 @@ func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock)
 		p.Startup)}
 }
 
-// neverLaunched reports whether the machine has no instance, because the cloud refuses to create one or has no
-// capacity. This says nothing about the health of other machines. In contrast, if many instances exist but do not join,
-// the cluster may be broken.
+// neverLaunched reports whether the cloud refused to create an instance or had no capacity. Such a machine does not
+// indicate a broken cluster, in contrast to instances that do not join.
 func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
@@ -118,7 +113,6 @@ func neverLaunched(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID == ""
 }
 
-// launching reports whether a reason of the condition Launched means that the launch is in progress.
 func launching(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -128,9 +122,8 @@ func launching(reason string) bool {
 	return false
 }
 
-// nodeGone evaluates a machine whose Node was deleted while its instance may exist. A running kubelet does not create
-// its Node again, so there is no timeout. The machine's controller first confirms the deletion at the API server and
-// then changes the condition Registered.
+// nodeGone evaluates a machine whose Node was deleted. A running kubelet does not create its Node again, so there is no
+// timeout. The condition Registered shows the deletion after a live read has confirmed it.
 func nodeGone(m *v1beta1.Machine) Evaluation {
 	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
@@ -140,7 +133,6 @@ func nodeGone(m *v1beta1.Machine) Evaluation {
 	return v
 }
 
-// evaluateNode evaluates the Node of a machine.
 func (p Policy) evaluateNode(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	v := Evaluation{Health: Healthy}
 	for _, wrong := range p.Conditions {
@@ -166,8 +158,7 @@ func (p Policy) evaluateNode(node *corev1.Node, now time.Time, clock Clock) Eval
 	return v
 }
 
-// conditionOf returns a condition of a node. If the kubelet never reported the condition Ready, the status of this
-// condition is Unknown.
+// conditionOf returns a condition of a node. A Ready condition that the kubelet never reported is Unknown.
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time,
 	reason string) {
 	for i := range node.Status.Conditions {
@@ -181,7 +172,6 @@ func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev
 	return "", time.Time{}, ""
 }
 
-// ready reports whether the Node that the machine refers to exists and is Ready.
 func ready(m *v1beta1.Machine, node *corev1.Node) bool {
 	if node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID {
 		return false

@@ -11,12 +11,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// interruptionNotice adds an interruption notice to the machine.
 func interruptionNotice(s *Subject) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
 }
 
-// Many interruptions on a spot market are not a meltdown, and do not stop the remediation of other machines.
+// Interruptions on a spot market are not a meltdown.
 //
 // Rule: interrupted-not-unhealthy.
 func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
@@ -138,7 +137,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// If every manager ends before a timeout has passed, the managers finally rely on the transition times.
+// If no manager lives as long as a timeout, transition times must count in the end.
 //
 // Rule: health-clock-bounded-over-leaders.
 func TestNewLeaderFindsOldProblems(t *testing.T) {
@@ -166,8 +165,7 @@ func TestNewLeaderFindsOldProblems(t *testing.T) {
 	}
 }
 
-// Evaluate returns one of its three results, whatever the times are. No machine is unhealthy before its timeout allows
-// it. RecheckAfter is the right time. No machine becomes healthy by waiting.
+// Whatever the times are, timeouts are kept, RecheckAfter is right, and no machine becomes healthy by waiting.
 //
 // Rules: unhealthy-after-timeout, health-clock-starts-late.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {

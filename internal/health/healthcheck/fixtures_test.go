@@ -15,10 +15,9 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// minutes returns the time that is n minutes after the start of the tests.
 func minutes(n float64) time.Time { return start.Add(time.Duration(n * float64(time.Minute))) }
 
-// policy returns a policy with a timeout of 10 minutes for Nodes that are silent or not Ready.
+// policy returns a policy with a timeout of 10 minutes for Nodes that are not Ready or silent.
 func policy(change ...func(*Policy)) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck workers", Type: v1beta1.RemediationReplace,
@@ -35,7 +34,7 @@ func policy(change ...func(*Policy)) Policy {
 	return p
 }
 
-// running returns a machine that was created at minute 0 and has had a Ready Node since minute 1.
+// running returns a machine that was created at minute 0 and had a Ready Node since minute 1.
 func running(name string, change ...func(*Subject)) Subject {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(minutes(0))}}
@@ -52,7 +51,6 @@ func running(name string, change ...func(*Subject)) Subject {
 	return s
 }
 
-// starting returns a machine that was created at minute 0 and has no Node.
 func starting(change ...func(*Subject)) Subject {
 	s := running("new", func(s *Subject) {
 		s.Machine.Status = v1beta1.MachineStatus{Phase: v1beta1.MachineProvisioned}
@@ -64,7 +62,6 @@ func starting(change ...func(*Subject)) Subject {
 	return s
 }
 
-// node returns a function that gives the Node a condition with a transition at the given minute.
 func node(kind corev1.NodeConditionType, status corev1.ConditionStatus, since float64) func(*Subject) {
 	return func(s *Subject) {
 		c := corev1.NodeCondition{Type: kind, Status: status, Reason: "Because",
@@ -79,12 +76,10 @@ func node(kind corev1.NodeConditionType, status corev1.ConditionStatus, since fl
 	}
 }
 
-// silent returns a function that makes the Node silent from the given minute on.
 func silent(since float64) func(*Subject) {
 	return node(corev1.NodeReady, corev1.ConditionUnknown, since)
 }
 
-// condition returns a function that gives the Machine a condition with a transition at the given minute.
 func condition(kind string, status metav1.ConditionStatus, reason string, since float64) func(*Subject) {
 	return func(s *Subject) {
 		meta.RemoveStatusCondition(&s.Machine.Status.Conditions, kind)
@@ -112,7 +107,6 @@ func annotated(key, value string) func(*Subject) {
 	}
 }
 
-// fleet returns n machines. The first of them are changed.
 func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	var all []Subject
 	for i := range n {
@@ -125,8 +119,8 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	return all
 }
 
-// namespaces returns a fleet in each of the namespaces a, b and so on. counts contains two numbers for each namespace:
-// the number of machines, and the number of silent machines among them.
+// namespaces returns fleets in the namespaces a, b and so on. counts has two numbers for each namespace: all machines,
+// and the silent ones.
 func namespaces(counts ...int) []Subject {
 	var all []Subject
 	for i := 0; i < len(counts); i += 2 {

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// recordingGone returns a handler that also records each machine that was replaced and is gone. Between two passes, a
-// machine may fail before it has a Node, be deleted, and be replaced. No pass sees such a machine.
+// recordingGone returns a handler that also records replaced machines that are gone. A machine may fail, be deleted and
+// be replaced between two passes.
 func (r *Reconciler) recordingGone(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -32,7 +32,6 @@ func (r *Reconciler) recordingGone(to handler.EventHandler) handler.EventHandler
 	}
 }
 
-// recordGone records a deleted machine as a predecessor, if it was replaced.
 func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	owner := metav1.GetControllerOfNoCopy(gone)
 	if owner == nil || !wasReplaced(gone) {
@@ -46,8 +45,7 @@ func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	m.gone[owner.UID] = append(m.gone[owner.UID], predecessorOf(gone, now))
 }
 
-// takeGone returns the known predecessors of each set. The result includes machines that were deleted since the last
-// call.
+// takeGone returns the known predecessors of each set, including machines that were deleted since the last call.
 func (m *state) takeGone() map[types.UID][]Predecessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()

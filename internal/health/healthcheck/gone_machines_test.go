@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If a machine failed and was deleted before a pass saw it, the machine is recorded as a predecessor exactly once.
+// A machine that fails and disappears between two passes is recorded exactly once.
 //
 // Rule: remediation-retries-limited.
 func TestMachineDeletedBetweenPassesCounts(t *testing.T) {

@@ -15,43 +15,40 @@ import (
 )
 
 const (
-	// maxTargets is the maximum number of unhealthy machines in the status of a check.
+	// maxTargets is how many unhealthy machines the status of a check lists.
 	maxTargets = 100
-	// maxNamed is the maximum number of machines that a message names.
-	maxNamed = 5
+	maxNamed   = 5
 )
 
 // Subject is a machine to evaluate.
 type Subject struct {
 	Machine *v1beta1.Machine
-	// Node is the Node that the machine refers to. It is nil if the machine refers to no Node, or the Node does not exist.
+	// Node is the Node that the machine refers to, or nil if there is none.
 	Node *corev1.Node
-	// Domain is the failure domain, or empty if the failure domain is unknown.
+	// Domain is the failure domain, or empty if unknown.
 	Domain string
-	// OwnerFrozen means that the set of the machine is frozen and replaces nothing.
+	// OwnerFrozen means that the set is frozen and replaces nothing.
 	OwnerFrozen bool
-	// Retries is how many machines in a row were replaced before this one, each of them soon after its creation.
+	// Retries is how many machines in a row were replaced soon after their creation before this one.
 	Retries int
-	// RetriesResetIn is how much longer the machine must work before Retries starts again at 0. It is zero or less if that
-	// time has passed.
+	// RetriesResetIn is how much longer the machine must work until Retries returns to 0. It may be negative.
 	RetriesResetIn time.Duration
 }
 
 // Reason contains the reason and the message of a condition.
 type Reason struct{ Reason, Message string }
 
-// DesiredCondition is the condition RemediationRequested that a machine must have according to a policy.
+// DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// Mark means that the machine must be replaced. Hold means that the machine must not be replaced. Exactly one of them
-	// is true.
+	// Mark requests a replacement and Hold forbids it. Exactly one of them is true.
 	Mark, Hold bool
-	// Forced means that a user requested the replacement, regardless of the machine's health.
+	// Forced means that a user requested the replacement.
 	Forced bool
 	Reason Reason
 }
 
-// Situation is the input of Decide that is the same for all machines.
+// Situation is the input of Decide that all machines share.
 type Situation struct {
 	Now      time.Time
 	Clocks   Clocks
@@ -60,25 +57,23 @@ type Situation struct {
 
 // Decision is the decision of one policy about its machines.
 type Decision struct {
-	// Expected is the number of machines, and Healthy is the number of healthy machines. Remediation stops if more than
-	// Allowed additional machines become unhealthy.
+	// Expected and Healthy are numbers of machines. Remediation stops if more than Allowed additional machines become
+	// unhealthy.
 	Expected, Healthy, Allowed int
 	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
-	// Restriction is the reason why some unhealthy machines are not remediated. Its reason is empty if all unhealthy
-	// machines are remediated.
+	// Restriction explains why some unhealthy machines are not remediated. Its reason is empty if all are.
 	Restriction Reason
-	// Desired are the conditions that machines must have, the newest machine first. All other machines must not have the
+	// Desired are the conditions that machines must have, newest machine first. Other machines must not have the
 	// condition.
 	Desired []DesiredCondition
-	// Exhausted contains the unhealthy machines that are not remediated because too many machines in a row were replaced
-	// before them.
+	// Exhausted holds unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string
-	// RecheckAfter is the time until the decision must be made again even if nothing changes. Zero means never.
+	// RecheckAfter is when the decision must be repeated without a change. Zero means never.
 	RecheckAfter time.Duration
 }
 
-// Decide determines which machines of one policy to remediate. It considers all machines of the policy together.
+// Decide selects the machines of one policy to remediate, in view of all machines of the policy.
 func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	var j Decision
 	evaluations := make([]Evaluation, len(subjects))
@@ -98,8 +93,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		if neverLaunched(subject.Machine) {
 			unlaunched++
 		} else {
-			// A machine that may still recover also counts, because the timeouts of nodes that go silent together do not end at
-			// the same moment.
+			// Nodes that fail together do not reach their timeouts at the same moment, so machines that may recover
+			// count as well.
 			unwell++
 			inMeltdown = inMeltdown || s.Meltdown.In(subject.domains()...)
 		}
@@ -147,7 +142,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		j.Restriction = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Exhausted) > 0:
 		j.Restriction = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
-			"%s will not be replaced: before it, %d or more replacements in a row failed too (maxRetries).",
+			"%s will not be replaced, because at least %d replacements in a row failed before (maxRetries).",
 			named(j.Exhausted), *p.MaxRetries+1)}
 	}
 	if !meltdownEverywhere && !tooMany {
@@ -156,12 +151,11 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	return j
 }
 
-// hold adds a condition that prevents the replacement of a machine. The machines before it were replaced soon after
-// their creation, so another replacement would not help.
+// hold forbids the replacement of a machine whose predecessors were all replaced soon after their creation.
 func (j *Decision) hold(subject Subject, v Evaluation) {
 	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
-		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("Machines in a row that were replaced before this one, soon after their creation: %d. "+
-			"This machine is not replaced (maxRetries).", subject.Retries)}})
+		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
+			"Replacements in a row before this machine: %d.", subject.Retries)}})
 	if v.Health == Unhealthy {
 		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {
@@ -169,14 +163,13 @@ func (j *Decision) hold(subject Subject, v Evaluation) {
 	}
 }
 
-// exhausted reports whether too many machines in a row were replaced before the machine. The result does not depend on
-// whether the machine has failed, because the owner of a failed machine might replace it before the condition is set.
+// exhausted reports whether too many machines in a row were replaced before this one. The machine need not have failed
+// yet, because its owner could replace it before the condition is set.
 func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }
 
-// needsMark reports whether the machine must be marked so that its owner replaces it. The owner replaces a failed
-// machine without a mark.
+// needsMark reports whether the owner needs a mark to replace the machine. Failed machines are replaced without one.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
 	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
 }
@@ -187,7 +180,6 @@ func (j *Decision) recheckIn(d time.Duration) {
 	}
 }
 
-// nodeNote returns a sentence with the UID of the Node that was evaluated.
 func nodeNote(s Subject) string {
 	if ref := s.Machine.Status.NodeRef; ref != nil {
 		return fmt.Sprintf(" Node UID: %s.", ref.UID)
@@ -195,7 +187,6 @@ func nodeNote(s Subject) string {
 	return ""
 }
 
-// named lists the first names.
 func named(names []string) string {
 	if len(names) <= maxNamed {
 		return strings.Join(names, ", ")
@@ -203,12 +194,11 @@ func named(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
 
-// evaluable reports whether health checks evaluate a machine at all.
 func evaluable(m *v1beta1.Machine) bool {
 	return !readOnly(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation)
 }
 
-// readOnly reports whether a machine must not be changed. In this case, even an existing mark stays.
+// readOnly reports whether a machine must not be changed. Existing marks stay.
 func readOnly(m *v1beta1.Machine) bool {
 	return !machinestate.Live(m) || machinestate.Unchangeable(m) || preservation.Preserved(m)
 }

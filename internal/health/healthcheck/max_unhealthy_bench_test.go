@@ -2,7 +2,7 @@ package healthcheck
 
 import "testing"
 
-// BenchmarkDecide5000Machines measures a pass over a large fleet, without reading the fleet.
+// BenchmarkDecide5000Machines measures a pass over a large fleet without the reads.
 func BenchmarkDecide5000Machines(b *testing.B) {
 	subjects := fleet(5000, 50, silent(20))
 	for b.Loop() {

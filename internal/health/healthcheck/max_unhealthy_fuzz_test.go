@@ -12,9 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Unless a user requests a replacement, Decide never marks a machine that is not unhealthy, that is in a meltdown, that
-// has a frozen owner, or that follows too many retries. It marks no machine while more machines are unwell than
-// allowed. It returns a reason if it does not mark an unhealthy machine.
+// Decide marks only machines that may be remediated, and gives a reason for each unhealthy machine that it does not
+// mark.
 //
 // Rules: max-unhealthy-stops-remediation, frozen-set-no-remediation, meltdown-stops-remediation,
 // remediation-retries-limited.
@@ -126,7 +125,6 @@ func FuzzDecide(f *testing.F) {
 			!slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}
-		// If an unhealthy machine is not marked, there is a reason.
 		if j.Restriction.Reason == "" {
 			for _, name := range j.Targets {
 				at := slices.IndexFunc(subjects, func(s Subject) bool { return s.Machine.Name == name })

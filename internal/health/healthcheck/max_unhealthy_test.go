@@ -13,10 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// situation returns a situation at the given minute, without a meltdown.
 func situation(minute float64) Situation { return Situation{Now: minutes(minute)} }
 
-// notStarted returns n machines without a Node.
 func notStarted(n int, change ...func(*Subject)) (all []Subject) {
 	for i := range n {
 		s := starting(change...)
@@ -153,7 +151,7 @@ func TestDecide(t *testing.T) {
 		{name: "fewer retries than the limit", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: situation(60),
 			marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "too many retries", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: situation(60),
-			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 will not be replaced: before it, 3 or more", healthy: 9, allowed: 3, targets: 1,
+			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 will not be replaced, because at least 3", healthy: 9, allowed: 3, targets: 1,
 			protected: 1},
 		{name: "too many retries, and the machine failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed),
 			row(1, time.Hour)), s: situation(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3,
@@ -274,7 +272,7 @@ func TestDetectMeltdown(t *testing.T) {
 		{"unknown zones", fleet(10, 6, silent(20)), "everywhere"},
 		{"deleted nodes", fleet(10, 6, func(s *Subject) { s.Node = nil }), "everywhere"},
 		{"nodes of other machines", fleet(10, 6, func(s *Subject) { s.Node.UID = "other" }), "everywhere"},
-		// Rule meltdown-per-namespace: each namespace counts separately if there are several.
+		// Rule meltdown-per-namespace: if there are several namespaces, each counts separately.
 		{"one namespace of two, few in total", namespaces(4, 4, 20, 0), "namespace a"},
 		{"one namespace of two, many in total", namespaces(20, 20, 4, 0), "namespace a"},
 		{"one namespace, and a single machine in another", namespaces(20, 20, 1, 0), "namespace a"},

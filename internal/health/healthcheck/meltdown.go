@@ -12,31 +12,26 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultMeltdownThreshold is the default meltdown threshold, in percent of the nodes. If more nodes than this are
-// unwell, there is a meltdown.
+// DefaultMeltdownThreshold is the default percentage of unwell nodes above which there is a meltdown.
 const DefaultMeltdownThreshold = 55
 
-// minMeltdownMachines is the minimum number of machines in a meltdown, because the share of unwell machines among fewer
-// machines proves nothing.
+// minMeltdownMachines is the minimum size of a meltdown, because a share of few machines proves nothing.
 const minMeltdownMachines = 3
 
-// everywhere is the failure domain of all machines.
 const everywhere = ""
 
-// Share counts the machines of a failure domain that run as nodes. Unwell counts the unwell machines among them.
+// Share counts the machines of a failure domain that are nodes, and the unwell ones among them.
 type Share struct{ Machines, Unwell int }
 
-// Meltdown contains the failure domains in which so many nodes are unwell that the probable cause is not the machines,
-// but a network, a zone or a control plane. The domain "" contains all machines. A namespace is a failure domain too.
+// Meltdown holds the failure domains with so many unwell nodes that the probable cause is a network, zone or control
+// plane. The domain "" contains all machines. A namespace is a failure domain too.
 type Meltdown map[string]Share
 
 // DetectMeltdown returns the failure domains in which more than threshold percent of the nodes are not Ready. Only
-// machines that have become nodes count. Machines that are being deleted, and machines with an interruption notice, do
-// not count.
+// machines that have become nodes count, without those being deleted or interrupted.
 //
-// If there are several namespaces, each one is a failure domain. If the machines outside of the namespaces in a
-// meltdown are well, the meltdown is limited to those namespaces. Otherwise, a user could create failing machines to
-// stop the remediation in other namespaces.
+// If there are several namespaces, each one is a failure domain. A meltdown that spares other namespaces is limited to
+// the affected ones. Otherwise a user with failing machines could stop remediation everywhere.
 func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
@@ -88,16 +83,14 @@ func (s Share) plus(machines, unwell int) Share {
 
 func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
 
-// domainOfNamespace returns the failure domain of a namespace. The result contains a space, so it is never equal to a
-// region or zone.
+// domainOfNamespace returns the failure domain of a namespace. Its space prevents a conflict with a region or zone.
 func domainOfNamespace(namespace string) string { return "namespace " + namespace }
 
-// domains returns the failure domains of a machine, except everywhere.
 func (s Subject) domains() []string {
 	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
 }
 
-// In reports whether one of the failure domains, or the whole fleet, is in a meltdown.
+// In reports whether a failure domain or the whole fleet is in a meltdown.
 func (d Meltdown) In(domains ...string) bool {
 	_, affected := d[everywhere]
 	for _, domain := range domains {
@@ -107,7 +100,7 @@ func (d Meltdown) In(domains ...string) bool {
 	return affected
 }
 
-// Describe describes the meltdown for users. It includes the domains for which touched returns true.
+// Describe describes the meltdown for users, limited to domains for which touched returns true.
 func (d Meltdown) Describe(touched func(domain string) bool) string {
 	if s, all := d[everywhere]; all {
 		return fmt.Sprintf("The nodes of %d of %d running machines are not well. No machine is remediated until more of them are well.", s.Unwell, s.Machines)
@@ -121,7 +114,6 @@ func (d Meltdown) Describe(touched func(domain string) bool) string {
 	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until more of them are well.", strings.Join(parts, ", "))
 }
 
-// domainOf returns the failure domain of a machine, or "" if the failure domain is unknown.
 func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	region, zone := "", ""
 	if i := m.Status.Instance; i != nil {
@@ -139,35 +131,31 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	return region + "/" + zone
 }
 
-// Clocks contains the times at which timeouts may start, for all failure domains.
+// Clocks holds when timeouts may start, for all failure domains.
 type Clocks struct {
-	// Stable is the time since which this process has been the leader and has been able to reach both clusters.
+	// Stable is since when this process has been the leader and has reached both clusters.
 	Stable time.Time
-	// OutageEnded is the end of the last outage that this process has seen. If it is unknown whether there was an outage,
-	// OutageEnded equals Stable.
+	// OutageEnded is the end of the last outage, or Stable if it is unknown whether there was one.
 	OutageEnded time.Time
-	// Recovered contains, for each failure domain, the end of its last meltdown.
+	// Recovered holds the end of the last meltdown of each failure domain.
 	Recovered map[string]time.Time
-	// Observed contains the times at which this process observed problems. If it is nil, the transition times of
-	// conditions are used.
+	// Observed holds when this process observed problems. If it is nil, transition times count.
 	Observed *Observations
 }
 
-// Clock contains the times at which the timeouts of one machine may start.
+// Clock holds when the timeouts of one machine may start.
 type Clock struct {
-	// Since is the earliest time at which the timeout of an observed problem may start.
+	// Since is the earliest start of the timeout of an observed problem.
 	Since time.Time
-	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout starts before that. No
-	// timeout counts from before it.
+	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout counts from before it.
 	Earliest time.Time
-	// LeaderSince is the time at which this process became the leader.
+	// LeaderSince is when this process became the leader.
 	LeaderSince time.Time
-	// Observed contains the times at which this process observed problems. If it is nil, the transition times of
-	// conditions are used.
+	// Observed holds when this process observed problems. If it is nil, transition times count.
 	Observed *Observations
 }
 
-// In returns the clock of a machine that belongs to all of the failure domains.
+// In returns the clock of a machine in these failure domains.
 func (c Clocks) In(domains ...string) Clock {
 	clock := Clock{Since: c.Stable, Earliest: latest(c.OutageEnded, c.Recovered[everywhere]), LeaderSince: c.Stable,
 		Observed: c.Observed}

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Values of the label result.
 const (
 	resultRequested = "requested"
 	resultWithdrawn = "withdrawn"
@@ -28,29 +27,26 @@ type Metrics struct {
 	remediations *prometheus.CounterVec
 	frozen       *prometheus.GaugeVec
 	checks       *objectmetrics.Collector
-	// unselected is the number of machines that no check selected in the last pass, by namespace.
-	unselected atomic.Pointer[map[string]int]
+	unselected   atomic.Pointer[map[string]int]
 }
 
-// NewMetrics registers the metrics of the controller. The metrics of health checks are read from the cache at each
-// scrape.
+// NewMetrics registers the metrics of the controller. Each scrape reads health checks from the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_remediations_total",
-		Help: "Steps of the remediation of machines, by the policy that requests it or the failure of the machine, and by result: requested (the machine was marked), withdrawn (the mark was removed), held (the machine is not replaced because too many in a row were), replaced (its set deleted the machine to replace it).",
+		Help: "Steps of the remediation of machines, by the policy that requests it or the failure of the machine, and by result: requested (the machine was marked), withdrawn (the mark was removed), held (the machine is not replaced because too many replacements in a row failed), replaced (its set deleted the machine to replace it).",
 	}, []string{"reason", "result"})}
 	m.checks = m.checksOf(cache)
 	if err := errors.Join(registerer.Register(m.remediations), registerer.Register(m.checks)); err != nil {
 		return nil, fmt.Errorf("register the metrics of health checks: %w", err)
 	}
-	// A counter must start at zero, or else the first event does not count as an increase.
+	// The counter starts at zero so that the first event counts as an increase.
 	m.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted, resultExhausted)
 	var err error
 	m.frozen, err = reachability.FrozenMetric(registerer)
 	return m, err
 }
 
-// checksOf returns the metrics of all health checks in the cache.
 func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	machines := prometheus.NewDesc("machinist_health_check_machines",
 		"Machines that a MachineHealthCheck (namespace/name) reports in its status, by state: selected, healthy, unhealthy (at most 100 are reported).",
@@ -87,14 +83,12 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	}, machines, circuit, unselected)
 }
 
-// lead makes this process export the metrics of checks, because it is the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.checks.Lead()
 	}
 }
 
-// setUnselected sets the number of machines that no check selects.
 func (m *Metrics) setUnselected(groups []group) {
 	if m == nil {
 		return
@@ -117,7 +111,6 @@ func (m *Metrics) count(reason, result string) {
 	}
 }
 
-// setMeltdown sets the number of failure domains in which remediation is stopped.
 func (m *Metrics) setMeltdown(d Meltdown) {
 	if m != nil {
 		m.frozen.WithLabelValues(v1beta1.ReasonMeltdown).Set(float64(len(d)))

@@ -104,7 +104,7 @@ func TestMachinesWithoutCheckAreCountedByNamespace(t *testing.T) {
 	}
 	checked := group{check: &v1beta1.MachineHealthCheck{}, namespace: "a", subjects: make([]Subject, 9)}
 	metrics.lead()
-	want("") // There was no pass yet.
+	want("") // No pass has run yet.
 	metrics.setUnselected([]group{checked, {namespace: "a", subjects: make([]Subject, 2)}, {namespace: "b"}})
 	want(`
 machinist_machines_without_health_check{machine_namespace="a"} 2

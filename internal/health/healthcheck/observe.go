@@ -21,9 +21,8 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// The reads in this file do not wait until the cache contains this process's own writes, because with many machines
-// there is always a write in progress. Instead, each machine is read from the API server before it is marked, and an
-// existing mark is not written again.
+// Reads here do not wait for this process's own writes, because with many machines a write is always in progress.
+// Instead, each machine is read live before it is marked, and existing marks are not written again.
 
 func (p *pass) readChecks(ctx context.Context) error {
 	list := &v1beta1.MachineHealthCheckList{}
@@ -44,7 +43,6 @@ func (p *pass) readChecks(ctx context.Context) error {
 	return nil
 }
 
-// readMachines reads all machines with their Nodes.
 func (p *pass) readMachines(ctx context.Context) error {
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
@@ -71,9 +69,8 @@ func (p *pass) readMachines(ctx context.Context) error {
 	return nil
 }
 
-// cachedNode returns the Node that a machine refers to, or nil if the machine has none or the Node does not exist. The
-// Node shares its fields with the cache and must not be changed. Nodes are read by name, because the cluster may have
-// any number of Nodes that belong to no machine.
+// cachedNode returns the machine's Node, or nil. The cache shares the object, so it must not be changed. Nodes are read
+// by name, because a cluster may have many Nodes without a machine.
 func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
@@ -91,7 +88,6 @@ func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node
 	}
 }
 
-// trackMeltdown detects meltdowns, and logs when they begin and end.
 func (p *pass) trackMeltdown(ctx context.Context) Meltdown {
 	d := DetectMeltdown(p.subjects, p.MeltdownThreshold)
 	p.Metrics.setMeltdown(d)
@@ -106,19 +102,16 @@ func (p *pass) trackMeltdown(ctx context.Context) Meltdown {
 	return d
 }
 
-// group contains the machines of one policy.
 type group struct {
 	policy   Policy
 	subjects []Subject
 	// check is nil for the built-in policy.
 	check     *v1beta1.MachineHealthCheck
 	namespace string
-	// unusable is the reason why the check selects no machines.
-	unusable Reason
+	unusable  Reason
 }
 
-// groups returns one group for each check. It also returns a group with the built-in policy for each namespace that has
-// other machines or had a restriction.
+// groups returns one group for each check, and one for each namespace with unselected machines or a restriction.
 func (p *pass) groups() []group {
 	var checks []group
 	selectors := map[string][]int{} // the indexes of checks by namespace
@@ -168,7 +161,6 @@ func (p *pass) groups() []group {
 	return checks
 }
 
-// checkOwners determines for each unhealthy machine whether its owner is frozen.
 func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
@@ -178,10 +170,9 @@ func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	}
 }
 
-// ownerPoll is the delay before the owner of an unhealthy machine is read again after an error.
 const ownerPoll = 10 * time.Second
 
-// ownerFrozen reports whether the set that owns the machine is frozen. A set that does not exist is not frozen.
+// ownerFrozen reports whether the machine's set is frozen. A missing set is not.
 func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil || owner.Kind != "MachineSet" {

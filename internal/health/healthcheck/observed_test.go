@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// impatient returns a policy with a timeout of one minute, which is less than the differences between the clocks in
-// these tests.
+// impatient returns a policy with a timeout below the clock differences of these tests.
 func impatient() Policy {
 	return policy(func(p *Policy) {
 		p.Startup = time.Minute
@@ -20,7 +19,7 @@ func impatient() Policy {
 	})
 }
 
-// problems returns machines with a problem that began at minute 30, by the clock of the host that wrote the condition.
+// problems returns machines with a problem since minute 30, by the clock of the host that wrote the condition.
 func problems() map[string]Subject {
 	return map[string]Subject{
 		"silent":     running("silent", silent(30)),
@@ -58,8 +57,7 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 	}
 }
 
-// Even if no process stays the leader for a whole timeout, a problem is finally found, but not before the timeout has
-// passed.
+// A problem is found even if no leader lives for a whole timeout, but not before the timeout.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.
 func TestShortLivedLeadersFindProblems(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// cached is a cache with three machines, their Nodes and other Nodes. It does not copy the objects that it returns.
+// cached is a cache with three machines, their Nodes and other Nodes. It shares its objects.
 type cached struct {
 	client.Client
 	machines []any
@@ -43,7 +43,7 @@ func newCached(others int) *cached {
 	return c
 }
 
-// Shared implements the interface that the package index requires from a cache.
+// Shared implements the interface that package index needs.
 func (c *cached) Shared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if _, ok := list.(*corev1.NodeList); ok {
@@ -82,7 +82,6 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 	return nil
 }
 
-// checking returns a Reconciler with three machines in a cluster that also has other Nodes.
 func checking(others int) *Reconciler {
 	c := newCached(others)
 	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(),
@@ -95,7 +94,7 @@ func passOf(t testing.TB, r *Reconciler) {
 	}
 }
 
-// The cost of a pass depends on the number of machines, and not on the number of other Nodes.
+// Only the number of machines determines the cost of a pass.
 //
 // Rule: health-cost-by-machines.
 func TestOtherNodesDoNotSlowDownPasses(t *testing.T) {

@@ -19,25 +19,21 @@ const DefaultTimeout = 10 * time.Minute
 
 // Policy defines when machines are unhealthy and how they are remediated.
 type Policy struct {
-	// Reason is the reason of RemediationRequested. Reason is the reason of the condition RemediationRequested. Name is
-	// the name of the policy in the message of this condition.
+	// Reason is the reason of the condition RemediationRequested. Name is the policy's name in its message.
 	Reason, Name string
 	// Conditions are the Node conditions that make a machine unhealthy.
 	Conditions []v1beta1.UnhealthyNodeCondition
-	// Startup is how long a machine may be without a Node. If it is zero, only the timeouts.creation of the machine
-	// applies.
+	// Startup is how long a machine may be without a Node. Zero leaves it to timeouts.creation of the machine.
 	Startup time.Duration
-	// MaxUnhealthy is the maximum number or percentage of unhealthy machines. While more machines are unhealthy, none of
-	// them is remediated.
+	// MaxUnhealthy is a number or percentage of machines. If more are unhealthy, none is remediated.
 	MaxUnhealthy intstr.IntOrString
 	// Type is the type of remediation.
 	Type v1beta1.RemediationType
-	// MaxRetries is how many times in a row a replacement may itself be replaced. Nil means without limit.
+	// MaxRetries is how many replacements in a row may themselves be replaced. Nil means no limit.
 	MaxRetries *int32
 }
 
-// PolicyOf returns the policy of a MachineHealthCheck. Empty fields, and fields with invalid values that the API
-// admitted, get their default values.
+// PolicyOf returns the policy of a MachineHealthCheck. Empty and invalid fields get their defaults.
 func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck " + c.Name,
@@ -55,8 +51,7 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	return p
 }
 
-// limit returns MaxUnhealthy for a number of machines. A percentage is rounded down. The limit is at least 1, unless
-// MaxUnhealthy is 0 or 0%.
+// limit returns MaxUnhealthy as a number. A percentage is rounded down to at least 1, except for 0%.
 func (p Policy) limit(machines int) int {
 	value := p.MaxUnhealthy
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, machines, false)
@@ -70,16 +65,15 @@ func (p Policy) limit(machines int) int {
 	return n
 }
 
-// BuiltIn contains the flags of the policy for machines that no MachineHealthCheck selects, and the flag of the
-// meltdown threshold.
+// BuiltIn holds the flags of the policy for unselected machines, and of the meltdown threshold.
 type BuiltIn struct {
-	// Timeout is how long a Node may remain not Ready, or have one of NodeConditions, before its machine is unhealthy.
+	// Timeout is how long a Node may be not Ready, or have one of NodeConditions, before its machine is unhealthy.
 	Timeout time.Duration
-	// NodeConditions are the Node conditions that make a machine unhealthy while they are True.
+	// NodeConditions are Node conditions that make a machine unhealthy while they are True.
 	NodeConditions []string
 	// MaxUnhealthy is the number or percentage of the machines of a namespace that may be unhealthy.
 	MaxUnhealthy string
-	// MeltdownThreshold is a percentage of nodes. If more nodes than this are unwell, there is a meltdown.
+	// MeltdownThreshold is a percentage of nodes. There is a meltdown if more nodes are unwell.
 	MeltdownThreshold int
 }
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FuzzLimit checks that the limit is 0 only if maxUnhealthy is 0 or 0%, and that 100% is the number of machines.
+// FuzzLimit checks that only 0 and 0% disable remediation, and that 100% means all machines.
 //
 // Rule: max-unhealthy-stops-remediation.
 func FuzzLimit(f *testing.F) {

@@ -25,20 +25,18 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// fieldManager owns the condition RemediationRequested. The rest of the status belongs to the provider.
+// fieldManager owns the condition RemediationRequested. The provider owns the rest of the status.
 const fieldManager = "machinist-healthcheck"
 
-// maxMessage is the maximum length of a message in a status.
+// maxMessage is the API's limit for a message in a status.
 const maxMessage = 4096
 
-// desiredByPolicy is a desired condition, together with the policy that requires it.
 type desiredByPolicy struct {
 	DesiredCondition
 	policy Policy
 }
 
-// merge adds the desired conditions of one policy. If several policies apply to a machine, a request by a user takes
-// precedence, then a hold, then the first mark.
+// merge adds the conditions of one policy. A user's request takes precedence over a hold, and a hold over a mark.
 func merge(all map[types.UID]desiredByPolicy, p Policy, desired []DesiredCondition) {
 	rank := func(w DesiredCondition) int {
 		switch {
@@ -57,7 +55,6 @@ func merge(all map[types.UID]desiredByPolicy, p Policy, desired []DesiredConditi
 	}
 }
 
-// updateMarks sets and removes the condition RemediationRequested as desired.
 func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByPolicy, s Situation) error {
 	var errs []error
 	for _, subject := range p.subjects {
@@ -90,13 +87,13 @@ func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByP
 	return errors.Join(errs...)
 }
 
-// matches reports whether the machine has the desired condition. The details of the message may differ.
+// matches reports whether the machine has the desired condition, apart from details of the message.
 func matches(w DesiredCondition, m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	return c != nil && (c.Status == metav1.ConditionTrue) == w.Mark && c.Reason == w.Reason.Reason
 }
 
-// applyDesired sets the condition of a machine, if the machine at the API server still requires it.
+// applyDesired sets the condition if a live read still requires it.
 func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation) error {
 	m := &v1beta1.Machine{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(w.Subject.Machine), m); err != nil {
@@ -124,7 +121,7 @@ func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation)
 		status = metav1.ConditionTrue
 	}
 	before := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	at := metav1.NewTime(p.Clock.Now()) // This may be much later than p.now if the process was suspended.
+	at := metav1.NewTime(p.Clock.Now()) // A suspended process may have an old p.now.
 	if before != nil && before.Status == status && before.Reason == w.Reason.Reason {
 		at = before.LastTransitionTime
 	}
@@ -147,7 +144,6 @@ func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation)
 	return nil
 }
 
-// liveNode reads the Node of a machine at the API server. It returns nil if the Node does not exist.
 func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
@@ -163,7 +159,6 @@ func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, 
 	return node, nil
 }
 
-// withdraw removes the condition.
 func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	m := &v1beta1.Machine{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
@@ -175,8 +170,8 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	}
 	left, err := p.apply(ctx, m, "")
 	if err == nil && meta.FindStatusCondition(left, v1beta1.ConditionRemediationRequested) != nil {
-		// Another field manager owns the condition too, for example after a restore from a backup. The condition must not
-		// stay on a healthy machine.
+		// Another field manager may own the condition too, for example after a restore from a backup. It must not stay
+		// on a healthy machine.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
 		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
@@ -196,9 +191,8 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	return nil
 }
 
-// apply sets all conditions that this field manager owns in the machine's status, and returns the conditions of all
-// managers. The UID prevents the request from creating a machine that was deleted. The resource version, if any,
-// prevents changes that are based on old data.
+// apply sets the conditions of this field manager and returns those of all managers. The UID prevents it from creating
+// a deleted machine again. A resource version prevents changes based on old data.
 func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	conditions ...any) ([]metav1.Condition, error) {
 	metadata := map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": string(m.UID)}
@@ -223,7 +217,6 @@ func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	return after.Status.Conditions, nil
 }
 
-// recordRetries annotates the replacements in all sets that have machines of a policy with MaxRetries.
 func (p *pass) recordRetries(ctx context.Context, groups []group) error {
 	counting := map[types.UID]bool{}
 	for _, g := range groups {
@@ -248,8 +241,7 @@ func (p *pass) recordRetries(ctx context.Context, groups []group) error {
 		}
 	}
 	for set, machines := range p.sets {
-		// If all machines of a set are being replaced, none of them is evaluable, so the set may still belong to a policy
-		// with MaxRetries.
+		// If all machines are being replaced, none is evaluable, and the set may still belong to such a policy.
 		if !counting[set] && slices.ContainsFunc(machines, evaluable) {
 			continue
 		}
@@ -280,7 +272,6 @@ func (p *pass) recordRetry(ctx context.Context, s Replacement) error {
 	return nil
 }
 
-// onlyConflicts reports whether all errors are conflicts.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {

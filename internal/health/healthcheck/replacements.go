@@ -17,19 +17,18 @@ import (
 )
 
 const (
-	// retriesResetAfter is how long a replacement must work before the count of retries starts again.
+	// retriesResetAfter is how long a replacement must work before its retries are forgotten.
 	retriesResetAfter = time.Hour
-	// replacementWindow is the time after the deletion of a machine within which a new machine counts as its replacement.
-	// The set usually creates the replacement at once.
+	// replacementWindow is how long after a deletion a new machine counts as the replacement. Sets usually create it at
+	// once.
 	replacementWindow = 10 * time.Minute
 )
 
-// The annotation remediation-retry of a replacement contains the number of machines in a row that were replaced before
-// it, and the UID of the last of them. The annotation is derived from the machines of the set, because a predecessor
-// that is being deleted usually still exists when its replacement is created. A predecessor is kept in memory only if
-// it is gone before its replacement is created.
+// The annotation remediation-retry of a replacement holds the number of replaced machines in a row, and the UID of the
+// last one. A predecessor that is being deleted usually still exists when its replacement is created. Only predecessors
+// that are gone before that are kept in memory.
 
-// Predecessor is a machine that is being replaced and whose replacement was not found yet.
+// Predecessor is a machine that is being replaced by a machine that was not found yet.
 type Predecessor struct {
 	UID types.UID
 	// Retries is how many machines in a row were replaced, including this one.
@@ -43,8 +42,7 @@ type Replacement struct {
 	Predecessor Predecessor
 }
 
-// MatchReplacements finds the machines of a set that replace other machines. Its input includes machines that are being
-// deleted.
+// MatchReplacements finds the machines of a set that replace others. The input includes machines being deleted.
 func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	now time.Time) (found []Replacement, left []Predecessor) {
 	replaced := map[types.UID]bool{}
@@ -85,8 +83,7 @@ func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	return found, left
 }
 
-// predecessorOf returns a machine as a predecessor. If the machine has no deletion timestamp, the current time counts
-// as the time of its deletion.
+// predecessorOf returns a machine as a predecessor. Without a deletion timestamp, it counts as deleted now.
 func predecessorOf(m *v1beta1.Machine, now time.Time) Predecessor {
 	at := now
 	if m.DeletionTimestamp != nil {
@@ -103,26 +100,25 @@ func hasPredecessor(all []Predecessor, uid types.UID) bool {
 	return slices.ContainsFunc(all, func(v Predecessor) bool { return v.UID == uid })
 }
 
-// wasReplaced reports whether a machine is being deleted because it failed or was found unhealthy.
 func wasReplaced(m *v1beta1.Machine) bool {
 	return machinestate.FailureOf(m) != "" ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// untilRetriesReset returns how much longer the machine must work, counted from a given time, before the count of
-// retries starts again. The result is zero or less if the machine has worked long enough.
+// untilRetriesReset returns how much longer the machine must work after at until its retries are forgotten. The result
+// may be negative.
 func untilRetriesReset(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {
 	case c == nil:
 		return retriesResetAfter
 	case c.Status != metav1.ConditionTrue:
-		at = c.LastTransitionTime.Time // It stopped being Ready then, if it ever was.
+		at = c.LastTransitionTime.Time // The machine stopped being Ready at this time.
 	}
 	return retriesResetAfter - at.Sub(m.CreationTimestamp.Time)
 }
 
-// retriesOf returns how many machines in a row were replaced before this one, and the UID of the last of them.
+// retriesOf returns how many machines in a row were replaced before this one, and the UID of the last one.
 func retriesOf(m *v1beta1.Machine) (retries int, of types.UID, ok bool) {
 	text, uid, found := strings.Cut(m.Annotations[v1beta1.AnnotationRemediationRetry], "/")
 	retries, err := strconv.Atoi(text)

@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A health check may see a Failed machine only after its deletion has begun.
+// A check may see a Failed machine only during its deletion.
 //
 // Rule: remediation-retries-limited.
 func TestFailedMachineCountsWhileItIsBeingDeleted(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// created returns a machine that was created at the given minute.
 func created(name string, at float64, change ...func(*Subject)) *v1beta1.Machine {
 	setCreation := func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(at)) }
 	return running(name, append([]func(*Subject){setCreation}, change...)...).Machine

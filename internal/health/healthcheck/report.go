@@ -19,11 +19,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// statusInterval is the minimum time between two writes of a status in which only numbers changed.
 const statusInterval = time.Second
 
-// reportStopped reports in the status of every check that no machine is evaluated. The numbers of the last pass remain
-// in the status.
+// reportStopped writes to every check that no machine is evaluated. The numbers of the last pass stay.
 func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	var errs []error
 	for i := range p.checks {
@@ -36,7 +34,6 @@ func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	return p.retryConflicts(errors.Join(errs...))
 }
 
-// report reports a decision in the status of the check or, for the built-in policy, with an event.
 func (p *pass) report(ctx context.Context, g group, j Decision) error {
 	if g.check == nil {
 		p.reportBuiltIn(g, j)
@@ -55,8 +52,8 @@ func (p *pass) report(ctx context.Context, g group, j Decision) error {
 	return p.writeStatus(ctx, g.check, status)
 }
 
-// reportBuiltIn reports a new restriction of the built-in policy. The policy has no object of its own, so the event is
-// on the first machine that would have been remediated.
+// reportBuiltIn reports a new restriction of the built-in policy on the first machine that it affects, because the
+// policy has no object.
 func (p *pass) reportBuiltIn(g group, j Decision) {
 	before := p.state.restrictions[g.namespace]
 	if j.Restriction.Reason == "" {
@@ -80,7 +77,6 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	}
 }
 
-// setCondition sets RemediationAllowed. The condition is True if the reason in why is empty.
 func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,
@@ -92,7 +88,6 @@ func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.Machi
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// writeStatus writes the status of a check if it changed. If only numbers changed, the write may be delayed.
 func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck,
 	status *v1beta1.MachineHealthCheckStatus) error {
 	if equality.Semantic.DeepEqual(c.Status, *status) {

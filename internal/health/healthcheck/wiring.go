@@ -23,13 +23,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// passKey returns the key of a pass. The queue has no other key, because one pass checks all machines.
+// passKey returns the only key of the queue, because one pass checks all machines.
 func passKey() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
 
-// spacing limits how often events of machines and nodes trigger a pass. A pass takes a few microseconds for each
-// machine.
+// spacing limits how often events trigger a pass, which takes a few microseconds for each machine.
 var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 
 // Wiring returns the controller with everything that triggers it.
@@ -47,20 +46,18 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// delayed triggers a pass, but delays it if the last pass was too recent.
 func (r *Reconciler) delayed() handler.EventHandler {
 	return queueing.After(enqueuePass, func(reconcile.Request) time.Duration {
 		return spacing.For(r.state.machineCount())
 	})
 }
 
-// enqueuePass maps every event to the only key of the queue.
 func enqueuePass(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{passKey()}
 }
 
-// onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, the event
-// of this Machine triggers a pass. If the Machines cannot be read, no event is dropped.
+// onlyNodesOfMachines drops events of Nodes that no Machine refers to. A Machine that refers to the Node later triggers
+// a pass itself. If the Machines cannot be read, no event is dropped.
 func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {
@@ -87,7 +84,6 @@ func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventH
 	}
 }
 
-// machineChanged drops updates that do not affect health.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
@@ -115,7 +111,6 @@ func concerns(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// freezeChanged drops all events except updates that freeze or thaw a set.
 func freezeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -126,7 +121,6 @@ func freezeChanged() predicate.Predicate {
 	}
 }
 
-// nodeChanged drops updates that do not affect health, such as heartbeats.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*corev1.Node)

@@ -16,14 +16,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// blockedReasons contains the reason of OrphanRemovalBlocked for each Outcome that waits for a confirmation.
+// blockedReasons maps each Outcome that waits for a confirmation to its reason of OrphanRemovalBlocked.
 var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// blockedReason returns the reason of the condition OrphanRemovalBlocked of a class, or "" if the condition is not
-// True.
 func blockedReason(source client.Object) string {
 	class, ok := source.(*v1beta1.MachineClass)
 	if !ok {
@@ -36,13 +34,12 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets the condition OrphanRemovalBlocked on each class on which an administrator can confirm the removal
-// of waiting orphans. It removes the condition from all other classes. It keeps the condition if the decision about an
-// orphan needs another pass, because every orphan is new after a restart.
+// reportBlocked sets the condition OrphanRemovalBlocked on classes with waiting orphans, and removes it from other
+// classes. If the decision about an orphan needs another pass, the condition stays, because every orphan is new after a
+// restart.
 //
-// The reason MostInstancesOrphaned concerns all classes together. A list may lack some instances, which may be in the
-// list of another class. With this reason, the condition is therefore removed only after two passes without a waiting
-// orphan, or if another class reports the same reason.
+// The reason MostInstancesOrphaned concerns all classes together, because an instance that one list lacks may be in
+// another. Its condition is removed after two passes without waiting orphans, or if another class reports it.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
 	waiting, counts := map[client.Object]int{}, map[Outcome]int{}
@@ -106,14 +103,13 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns the condition OrphanRemovalBlocked of a class for the orphans that wait for a confirmation.
-// names contains the names of these orphans for each Outcome. If no orphan waits, the type of the returned condition is
-// empty.
+// blockedCondition returns the condition OrphanRemovalBlocked for the orphans in names, by their Outcome. Without
+// orphans, the condition has no type.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To remove them, annotate the class with %s=<a time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)
 	if _, invalid := confirmation(class, now); invalid != "" {
-		how += " The present annotation has no effect: " + invalid + "."
+		how += " The current annotation has no effect: " + invalid + "."
 	}
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionOrphanRemovalBlocked, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
@@ -126,8 +122,8 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 		if len(most) == 1 {
 			subject, lost = "1 instance has no Machine", "its Machine was lost"
 		}
-		condition.Message = fmt.Sprintf("%s. Most instances of this cluster or of one namespace have none, so it is more likely that %s. The instances are not removed: %s.%s",
-			subject, lost, enumerate(most), how)
+		condition.Message = fmt.Sprintf("%s. Most instances of this cluster or of one namespace have no Machine, "+
+			"so probably %s. The instances are not removed: %s.%s", subject, lost, enumerate(most), how)
 	case len(ready) > 0:
 		condition.Reason = v1beta1.ReasonOrphanNodeReady
 		subject := wording.Count(len(ready), "instance") + " have no Machine, and their Nodes are Ready. The instances are not removed"
@@ -141,7 +137,6 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 	return condition
 }
 
-// writeBlocked writes the condition of a class, or removes the condition if want has no type.
 func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineClass, want metav1.Condition) error {
 	same := func(class *v1beta1.MachineClass) bool {
 		is := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
@@ -173,7 +168,6 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 	return nil
 }
 
-// listedBy reports whether the source belongs to one of the scopes.
 func listedBy(listed []*scope, source string) bool {
 	return slices.ContainsFunc(listed, func(s *scope) bool {
 		return slices.ContainsFunc(s.sources, func(o client.Object) bool { return nameOf(o) == source })

@@ -100,7 +100,7 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 	}
 }
 
-// A list of the cloud may still contain instances that were removed on purpose.
+// A list may still contain instances that were removed on purpose.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
@@ -175,7 +175,7 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 		t.Errorf("the metric is %v", n)
 	}
 
-	// The new Machines turn the orphans into a minority, and a new process knows only the stored data.
+	// The new Machines make the orphans a minority, and a new process knows only stored data.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
@@ -204,8 +204,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	}
 }
 
-// A user may write the classes of one namespace. With the credentials of another namespace, the user confirms the
-// removal of that namespace's instances. However, only a class of the instances' own namespace can confirm the removal.
+// A user who may write the classes of one namespace confirms removals with the credentials of another namespace. Only a
+// class of the instances' own namespace can confirm their removal.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -213,8 +213,7 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.collector.Rules.Namespace = ""
-			// The name of this namespace sorts before the name of the other namespace, so that its class is the first class of
-			// the scope.
+			// The attacker's namespace sorts first, so its class is the first of the scope.
 			theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
 			w.create(theirs)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Name, Name: "c",
@@ -244,8 +243,7 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 			if reason := blockedReason(class); reason != "" {
 				t.Errorf("the attacker's class reports %s, and %s is gone", reason, own.ProviderID)
 			}
-			// While the class of the namespace cannot be used to list instances, it is unknown which instances the class would
-			// find.
+			// While the class of the namespace cannot list instances, it is unknown which instances it would find.
 			if err := w.api.Delete(t.Context(), w.secret("small")); err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +260,7 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	}
 }
 
-// The removal is recorded as blocked in two places, and stays blocked even if one of the two records is lost.
+// Two records show that the removal is blocked, and one of them is enough.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestMostOrphanedSurvivesRestart(t *testing.T) {

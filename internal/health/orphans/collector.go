@@ -28,16 +28,15 @@ const (
 	DefaultMaxDeletes = 10
 )
 
-// stabilityPollInterval is how often a process that must not act now checks whether it may act again. The check makes
-// no request.
+// stabilityPollInterval is how often a process that must not act checks whether it may. The check makes no request.
 const stabilityPollInterval = 10 * time.Second
 
 // Reach reports outages of the clusters.
 type Reach interface {
-	// Stopped returns a reason and a message if no instance may be removed now. The reason is empty if removal is allowed.
+	// Stopped returns a reason and message if no instance may be removed now. The reason is empty otherwise.
 	Stopped() (reason, message string)
-	// StableSince returns the time since which this process has been the leader and has been able to reach all clusters.
-	// It returns false if this process is not the leader, or if it cannot reach one of the clusters.
+	// StableSince returns since when this process has been the leader and has reached all clusters, or false if one of
+	// these is not true.
 	StableSince() (since time.Time, stable bool)
 }
 
@@ -46,20 +45,19 @@ type Options struct {
 	Rules Rules
 	// Cloud is the driver, wrapped by the fence, the rate limit and the metrics.
 	Cloud provider.Driver
-	// Client reads MachineClasses and Machines from the cache. The cache does not have to contain this process's own
-	// writes.
+	// Client reads MachineClasses and Machines from the cache. The cache may lack this process's own writes.
 	Client client.Reader
-	// Live reads Machines and Secrets directly from the control cluster's API server, and writes the status of classes.
+	// Live reads Machines and Secrets from the API server of the control cluster, and writes the status of classes.
 	Live client.Client
 	// Target is the target cluster, or nil if there is none.
 	Target *Target
-	// Mismatch returns an error while the cluster ID differs from the cluster ID that is recorded for this installation.
-	// No instances are listed then.
+	// Mismatch returns an error if the cluster ID differs from the one recorded for this installation. Nothing is
+	// listed then.
 	Mismatch func() error
-	// Record is the object that contains the recorded cluster ID. Events refer to it by its name.
+	// Record is the object with the recorded cluster ID, for events.
 	Record *corev1.ConfigMap
 	Reach  Reach
-	// CheckInstance makes the controller of a Machine ask the provider whether the instance still exists.
+	// CheckInstance makes the controller of a Machine check whether the instance still exists.
 	CheckInstance func(*v1beta1.Machine)
 	Recorder      events.EventRecorder
 	Clock         clock.PassiveClock
@@ -72,8 +70,7 @@ type Options struct {
 // Collector removes the orphans of one provider.
 type Collector struct {
 	Options
-	state state
-	// pageSize is the maximum number of Machines on a page of a list.
+	state    state
 	pageSize int64
 }
 
@@ -82,9 +79,9 @@ func New(o Options) *Collector {
 	return &Collector{Options: o, pageSize: machinesPerPage}
 }
 
-// Reconcile runs a pass if one is due. Passes start at least one period apart, whatever triggers them. A failed pass is
-// not repeated earlier. It is better to pay for orphans for another half hour than to send more requests to a cloud
-// with problems.
+// Reconcile runs a pass if one is due. Whatever the trigger, passes start at least one period apart, and a failed pass
+// is not repeated earlier. Paying for orphans for another half hour is better than more requests to a cloud with
+// problems.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {
@@ -101,7 +98,7 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	}
 	c.state.began = now
 	before := c.state.observations
-	// If the pass is interrupted, the next pass must not rely on what this pass saw.
+	// After an interrupted pass, its observations must not count.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances
@@ -114,7 +111,6 @@ func (c *Collector) stable() bool {
 	return stable && reason == ""
 }
 
-// reportMismatch reports, once for each mismatch, that orphans are not collected.
 func (c *Collector) reportMismatch(ctx context.Context, err error) {
 	if c.state.mismatch == err.Error() {
 		return
@@ -127,25 +123,21 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
 
-// state is everything that a Collector remembers between passes. If it is lost in a restart, removals are delayed by
-// one pass.
+// state is what a Collector remembers between passes. A restart loses it and delays removals by one pass.
 type state struct {
-	// began is the time at which the last pass began. It is zero before the first pass.
 	began time.Time
-	// observations contains the observations of the last pass. instances contains the number of instances in each
-	// namespace in the last pass.
+	// observations and instances are results of the last pass. instances counts instances by namespace.
 	observations Observations
 	instances    map[string]int
-	// unseen contains the force-deleted Machines for which the last pass found nothing in the cloud.
+	// unseen holds the force-deleted Machines for which the last pass found nothing in the cloud.
 	unseen map[types.UID]bool
-	// lostNodes contains the Nodes for which the last pass found neither a Machine nor an instance.
+	// lostNodes holds the Nodes without a Machine and an instance in the last pass.
 	lostNodes map[types.UID]bool
-	// mismatch is the error of the cluster ID mismatch that was reported last.
-	mismatch string
+	mismatch  string
 }
 
-// Wiring returns the controller of the Collector. Its single key is enqueued only when the process starts. After that,
-// each Reconcile requeues itself.
+// Wiring returns the controller of the Collector. Its only key is enqueued at the start, and each Reconcile requeues
+// it.
 func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})

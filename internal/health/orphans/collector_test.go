@@ -24,7 +24,6 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	w.reconcile()
 	w.want(orphan)
 
-	// There is at most one pass per period, whatever triggers the collector.
 	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
 	if again := w.reconcile(); again != 20*time.Minute {
 		t.Errorf("checks again after %s, want the rest of the period", again)
@@ -43,7 +42,7 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	}
 }
 
-// If the removal of an orphan takes long, it is requested several times, but is counted only once.
+// A slow removal is requested several times and counted once.
 //
 // Rule: orphan-removals-limited.
 func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
@@ -92,7 +91,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	if w.cloud.Lists() != 2 {
 		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.Lists())
 	}
-	// The list must contain the instances of the Machines of all classes in the scope.
+	// The list must contain the instances of all classes in the scope.
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
@@ -131,7 +130,7 @@ func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 	w.want()
 }
 
-// A failed list proves nothing about any class that it covers.
+// A failed list proves nothing about the classes that it covers.
 //
 // Rules: no-orphans-in-outage, one-list-per-scope.
 func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
@@ -198,7 +197,6 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	if w.cloud.Deletes() != 0 {
 		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
-	// An instance that is already gone is not reported.
 	w.events = nil
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
 	w.pass()
@@ -208,9 +206,8 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	w.want()
 }
 
-// If the reads of a cloud are outdated, the cloud may not find an instance that is in its list. The driver then reports
-// that this instance is gone. The removal is tried again while the lists contain the orphan. If the orphan is really
-// gone, this request has no effect.
+// Reads of a cloud may be outdated: the driver may not find a listed instance. The removal is repeated while the lists
+// contain the orphan.
 //
 // Rule: orphan-gone-when-unlisted.
 func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
@@ -338,7 +335,7 @@ func TestUnlistedScopeIsLeftAlone(t *testing.T) {
 	fails = true
 	w.pass()
 	w.want(retained...)
-	// If the credentials of a scope are gone, the instances of the scope are kept too.
+	// Without credentials, the instances of a scope are kept too.
 	fails = false
 	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
 		t.Fatal(err)
@@ -354,7 +351,7 @@ func (w *world) secret(name string) client.Object {
 	return m
 }
 
-// A list that never ends must not block the pass.
+// An endless list must not block the pass.
 //
 // Rule: no-orphans-in-outage.
 func TestListThatRepeatsAPageFails(t *testing.T) {
@@ -417,7 +414,7 @@ func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
 		})
 	}
-	// The class has the same credentials but a different specification. The account and the instances in it are the same.
+	// The class has the same credentials and another spec, so the account has the same instances.
 	w.lost(1)
 	w.reconcile()
 	slices.Sort(w.suspected)

@@ -14,10 +14,9 @@ import (
 	"machinist.dev/machinist/internal/platform/permitted"
 )
 
-// confirmLive reads what prevents or permits the removal of orphans: whether their Nodes are Ready, and what the
-// classes report. It reads the classes at the API server. A process that starts with a stale class in its cache would
-// not know that most instances were orphaned. The status of a class may also have been cleared, so a process without
-// observations asks the Ledger as well.
+// confirmLive reads what permits or prevents removals: the readiness of Nodes, and the conditions of classes at the API
+// server. A stale class could hide that most instances were orphaned. The status may also have been cleared, so a
+// process without observations asks the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope,
 	unlisted []ledger.Unlisted) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
@@ -69,9 +68,8 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// confirmation reports whether an administrator confirmed the removal of an object's orphans, and the confirmation is
-// still valid. The orphans of an object are those that were found with its credentials. invalid explains what is wrong
-// with the value of the annotation.
+// confirmation reports whether the object carries a valid confirmation to remove its orphans, which were found with its
+// credentials. invalid explains an invalid value.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

@@ -29,13 +29,10 @@ const (
 	reasonDuplicate = "StrayInstance"
 )
 
-// actionCollect is the action of the events.
 const actionCollect = "CollectOrphans"
 
-// maxNamedInEvent is the maximum number of instances that an event names.
 const maxNamedInEvent = 5
 
-// eventBatch gathers the events of one pass. It emits one event for each object and reason.
 type eventBatch struct{ items []*item }
 
 type item struct {
@@ -73,7 +70,6 @@ func (b *eventBatch) report(recorder events.EventRecorder) {
 	}
 }
 
-// enumerate joins names to a text that is short enough for an event, however long the names are.
 func enumerate(what []string) string {
 	what = slices.Clone(what)
 	for i := range what {
@@ -87,7 +83,6 @@ func enumerate(what []string) string {
 
 func nameOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 
-// machineOf returns the Machine that is identified by the tags of an instance.
 func machineOf(in *provider.Instance) provider.Machine {
 	namespace, name, _ := strings.Cut(in.MachineKey, "/")
 	return provider.Machine{Namespace: namespace, Name: name, UID: in.MachineUID}

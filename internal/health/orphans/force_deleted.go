@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ForceDeletedBook records the force-deleted Machines that may have left something in the cloud.
+// ForceDeletedBook records force-deleted Machines that may have left something in the cloud.
 type ForceDeletedBook struct {
 	Book     ledger.Book
 	Rules    Rules
 	Provider string
 }
 
-// AddForceDeleted records a Machine before it is deleted. It fails with a conflict if another process wrote at the same
+// AddForceDeleted records a Machine before its deletion. It fails with a conflict if another process wrote at the same
 // time.
 func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error {
 	e := ledger.Entry{ProviderID: m.Spec.ProviderID, Machine: nameOf(m), UID: string(m.UID), FirstSeen: at,
@@ -32,7 +32,6 @@ func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machin
 	return b.Book.AddForceDeleted(ctx, page, e)
 }
 
-// page returns an empty ledger page of a provider.
 func (r *Rules) page(provider string) ledger.Page {
 	page := ledger.Page{Provider: provider, Namespace: r.Namespace}
 	if !r.Shard.All() {
@@ -41,10 +40,9 @@ func (r *Rules) page(provider string) ledger.Page {
 	return page
 }
 
-// forceDeleted contains the force-deleted Machines that may have left something in the cloud, with their UIDs as keys.
+// forceDeleted holds, by UID, the force-deleted Machines that may have left something in the cloud.
 type forceDeleted map[types.UID]ledger.Entry
 
-// forceDeleted reads the force-deleted Machines from the Ledger.
 func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	if c.Ledger == nil {
 		return nil, nil
@@ -60,10 +58,9 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	return all, nil
 }
 
-// finishForceDeleted returns the force-deleted Machines that left nothing in the cloud. A Machine left nothing if the
-// instances of its class were listed in this pass and in the previous pass, and nothing of the Machine was found. The
-// deletion must have happened at least MinAge ago, because a cloud may list an instance late. unseen contains the
-// Machines for which this pass found nothing.
+// finishForceDeleted returns the force-deleted Machines that left nothing in the cloud: two passes in a row listed
+// their class and found nothing. The deletion must be MinAge ago, because a cloud may list an instance late. unseen
+// holds the Machines for which this pass found nothing.
 func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]bool) (finished map[string]bool,
 	unseen map[types.UID]bool) {
 	finished, unseen = map[string]bool{}, map[types.UID]bool{}
@@ -79,7 +76,7 @@ func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]b
 	return finished, unseen
 }
 
-// hasRemnantOf reports whether the lists contain an instance or other resources of a Machine.
+// hasRemnantOf reports whether the lists contain an instance or other resources of the Machine.
 func (s *State) hasRemnantOf(uid types.UID, providerID string) bool {
 	for i := range s.Instances {
 		if in := &s.Instances[i]; in.MachineUID == uid || providerID != "" && in.ProviderID == providerID {
@@ -96,8 +93,8 @@ func (s *State) hasRemnantOf(uid types.UID, providerID string) bool {
 	return false
 }
 
-// deletedByForce reports whether the Machine of an instance was force-deleted. If so, the user has also asked for the
-// removal of the instance.
+// deletedByForce reports whether the instance's Machine was force-deleted, which also requests the removal of the
+// instance.
 func (s *State) deletedByForce(in *provider.Instance) bool {
 	_, deleted := s.ForceDeleted[in.MachineUID]
 	return deleted && in.MachineUID != ""

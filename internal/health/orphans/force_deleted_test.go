@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// forced records the Machine of an instance as force-deleted.
 func (w *world) forced(in provider.Instance) {
 	w.Helper()
 	book := ledger.Book{Client: w.api, Namespace: w.namespace}
@@ -29,8 +28,7 @@ func (w *world) forced(in provider.Instance) {
 	}
 }
 
-// The user asked for the removal, so no confirmation is needed, even for many instances at once, or for a Ready Node. A
-// Ready Node is drained.
+// The user asked for the removal, so it needs no confirmation. A Ready Node is drained.
 //
 // Rule: left-instance-removed.
 func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
@@ -62,8 +60,6 @@ func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 	}
 }
 
-// An entry stays as long as something of the machine may still exist in the cloud.
-//
 // Rule: left-instance-removed.
 func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -109,7 +105,7 @@ func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 	}
 }
 
-// The cloud may show an instance only after its Machine was deleted.
+// A cloud may list an instance only after the deletion of its Machine.
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntryStaysForMinAge(t *testing.T) {

@@ -10,14 +10,13 @@ import (
 
 // Leftovers are the parts of one machine in one scope that belong to no instance.
 type Leftovers struct {
-	// ID is the same in every pass. It contains a space, so it never equals a provider ID.
+	// ID is the same in every pass. Its space distinguishes it from a provider ID.
 	ID    string
 	Parts []provider.Leftover
 }
 
-// groupLeftovers groups the parts that a single call of Delete removes: all parts of one machine in the scope of one
-// class. It skips the parts in seen, which were found in another scope before, and adds the parts that it returns to
-// seen.
+// groupLeftovers groups the parts of one machine and class, which one call of Delete removes. It skips the parts in
+// seen, which another scope contained, and adds the others.
 func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
@@ -38,8 +37,8 @@ func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bo
 	return all
 }
 
-// subject returns the Decision that must be made for all parts together. The age of the youngest part counts as the age
-// of all parts. If the cloud does not report the age of a part, their age counts from their first observation.
+// subject returns one Decision for all parts. The youngest part determines their age. If its age is unknown, the first
+// observation counts.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time
@@ -58,12 +57,11 @@ func (l *Leftovers) subject() Decision {
 	return d
 }
 
-// name returns the name of the orphan for messages.
 func (d *Decision) name() string {
 	if len(d.Parts) == 0 {
 		return d.Instance.ProviderID
 	}
-	// Names of resources in a cloud often differ only at their end.
+	// Resource names often differ only at their end.
 	short := make([]string, len(d.Parts))
 	for i, part := range d.Parts {
 		short[i] = part[strings.LastIndex(part, "/")+1:]
@@ -71,9 +69,8 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine that has no instance. Immediately before the removal, it checks that
-// the cloud has no instance for these parts, because the parts of an existing instance must stay. The driver compares
-// the tags of each part.
+// removeLeftovers removes the parts of a machine without an instance. A read immediately before confirms that no
+// instance uses them. The driver compares the tags of each part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// part returns a leftover of this installation whose machine does not exist.
 func part(n int) provider.Leftover {
 	in := lost(n)
 	return provider.Leftover{ID: fmt.Sprintf("nic/m-%d", n), ClusterID: in.ClusterID, MachineUID: in.MachineUID,
@@ -136,7 +135,7 @@ func TestPartsOfExistingMachineAreKept(t *testing.T) {
 	}
 }
 
-// A list may be stale, so the decision depends on a read right before the removal.
+// A list may be stale, so a read right before the removal decides.
 //
 // Rule: leftover-parts-are-orphans.
 func TestPartsOfUnlistedInstanceAreKept(t *testing.T) {

@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// machinesPerPage limits how many Machines the API server and this process have in memory at a time.
+	// machinesPerPage limits how many Machines are in memory at a time.
 	machinesPerPage = 500
-	// maxPages ends the list of a driver that never returns a last page.
+	// maxPages stops a list that never ends.
 	maxPages = 100_000
 )
 
-// listInstances returns all instances and leftovers of a scope as one page. It fails if any page fails, because an
-// incomplete list is of no use.
+// listInstances returns all instances and leftovers of a scope as one page. Incomplete lists are errors.
 func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.ListPage, err error) {
 	req := provider.ListRequest{Class: s.class, ClusterID: c.Rules.ClusterID}
 	for range maxPages {
@@ -44,10 +43,8 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 		len(all.Instances))
 }
 
-// listMachines lists the Machines of this installation at the API server. All pages of the list have the same resource
-// version. The result live contains the UIDs of the Machines. The result recorded contains the provider IDs of the
-// Machines of other shards, because the cache does not contain these Machines. If the list may be incomplete,
-// listMachines returns an error.
+// listMachines lists the Machines of this installation at the API server, at one resource version. live holds their
+// UIDs. recorded holds the provider IDs of other shards' Machines, which the cache lacks. Incomplete lists are errors.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""
@@ -87,8 +84,7 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 	}
 }
 
-// emptyList returns an empty list to read Machines into. Without shards, metadata is enough, because the cache contains
-// the rest.
+// emptyList returns an empty list of Machines. Without shards, metadata is enough, because the cache has the rest.
 func (c *Collector) emptyList() client.ObjectList {
 	if !c.Rules.Shard.All() {
 		return &v1beta1.MachineList{}

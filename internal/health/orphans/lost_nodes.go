@@ -18,11 +18,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// If the finalizer of a Machine is removed by hand, its Node remains even after the cloud has removed the instance. The
-// mark on each Node (v1beta1.NodeAnnotationInstance) names the instance, and the installation, provider and class of
-// the machine.
+// If the finalizer of a Machine is removed by hand, its Node remains without an instance. The mark on each Node
+// (v1beta1.NodeAnnotationInstance) names the instance, the installation, the provider and the class.
 
-// lostNode is a Node of this installation that has neither a Machine nor an instance in the caches and the lists.
 type lostNode struct {
 	node    *corev1.Node
 	mark    nodemark.Mark
@@ -30,8 +28,7 @@ type lostNode struct {
 	scope   *scope
 }
 
-// deleteLostNodes deletes the Nodes whose instances and Machines are gone. It deletes a Node only if two passes in a
-// row found it, and at most MaxDeletes Nodes in one pass.
+// deleteLostNodes deletes at most MaxDeletes Nodes that two passes in a row found without a Machine and an instance.
 func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) error {
 	before := c.state.lostNodes
@@ -58,8 +55,8 @@ func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state 
 	return errors.Join(errs...)
 }
 
-// lostNodes returns the Nodes that have a mark of this installation and neither a Machine nor an instance. It skips
-// Ready Nodes, and Nodes whose class was not listed.
+// lostNodes returns the marked Nodes without a Machine and an instance. Ready Nodes and Nodes of unlisted classes are
+// skipped.
 func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) (lost []lostNode) {
 	machines, recorded, names := map[types.NamespacedName]bool{}, map[string]bool{}, map[string]bool{}
@@ -97,9 +94,8 @@ func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *Stat
 	return lost
 }
 
-// lacksRunningInstance reports whether an instance is missing from the list of a scope although its kubelet still
-// reports the status of its Node. In that case the list proves nothing, because the credentials may now belong to
-// another account.
+// lacksRunningInstance reports whether a list lacks an instance whose kubelet still reports. Such a list proves
+// nothing, because the credentials may belong to another account now.
 func (c *Collector) lacksRunningInstance(s *scope, known *snapshot, found map[string]*scope) bool {
 	for _, m := range known.machines {
 		if m.Spec.ProviderID == "" || !nodeReports(m) || found[m.Spec.ProviderID] != nil {
@@ -112,7 +108,7 @@ func (c *Collector) lacksRunningInstance(s *scope, known *snapshot, found map[st
 	return false
 }
 
-// deleteLostNode deletes a Node if the API server does not have its Machine, and the cloud does not have its instance.
+// deleteLostNode deletes a Node if live reads find neither its Machine nor its instance.
 func (c *Collector) deleteLostNode(ctx context.Context, lost *lostNode) error {
 	switch err := c.Live.Get(ctx, lost.machine, &v1beta1.Machine{}); {
 	case err == nil:

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeLost creates the Node of the lost machine m-1 of class small in both views of the target cluster. The kubelet of
-// this Node does not report its status.
+// nodeLost creates the Node of the lost machine m-1 of class small in the target cluster and its cache. Its kubelet is
+// silent.
 func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {
@@ -116,7 +116,7 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 	}
 }
 
-// The cache may be stale: the Node may belong to another instance by now.
+// By now, the Node may belong to another instance.
 //
 // Rule: node-of-lost-machine-deleted.
 func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
@@ -132,8 +132,7 @@ func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 	}
 }
 
-// A Kubernetes distribution may use its own format for the provider IDs of Nodes. In this case, the mark identifies the
-// Node of an orphan. The Node blocks the removal while it is Ready, and is deleted when the instance is gone.
+// The provider ID of a Node may have a format of its own. The mark then identifies the Node of an orphan.
 //
 // Rules: ready-orphan-needs-confirmation, node-of-removed-instance-deleted.
 func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Values of the label action.
 const (
 	actionDeleted   = "deleted"
 	actionFailed    = "failed"
@@ -34,14 +33,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)
 	}
 	m.setBlocked(nil)
-	// A counter must start at zero, or else the first orphan does not count as an increase.
+	// The counter starts at zero so that the first orphan counts as an increase.
 	for _, action := range []string{actionDeleted, actionFailed, actionReported, actionDuplicate} {
 		m.orphans.WithLabelValues(action)
 	}
 	return m, nil
 }
 
-// setBlocked sets the number of orphans whose removal is blocked, for each Outcome.
 func (m *Metrics) setBlocked(n map[Outcome]int) {
 	if m == nil {
 		return

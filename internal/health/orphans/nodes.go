@@ -24,13 +24,13 @@ import (
 
 // Target is the target cluster.
 type Target struct {
-	// Nodes reads Nodes from the cache, which has the index NodeByProviderID.
+	// Nodes reads Nodes from a cache with the index NodeByProviderID.
 	Nodes client.Reader
 	// Live reads from and writes to the API server of the cluster.
 	Live client.Client
 	// Drainer drains Nodes.
 	Drainer Drainer
-	// Epoch returns a number that identifies the current period between two outages of the cluster.
+	// Epoch returns a number that changes with each outage of the cluster.
 	Epoch func() uint64
 }
 
@@ -41,9 +41,8 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the Nodes of an instance from the cache. These are the Nodes with the provider ID of the instance.
-// The Node with the node name of the instance is also included, if it has no provider ID or its mark names the
-// instance.
+// nodesOf returns the cached Nodes with the provider ID of the instance. The Node with its node name counts too, if it
+// has no provider ID or its mark names the instance.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
@@ -67,8 +66,8 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	return nodes, nil
 }
 
-// liveNodesOf checks at the API server which Nodes belong to an instance. It reads the Nodes that nodesOf finds in the
-// cache, and the Node with the name of the instance.
+// liveNodesOf returns the Nodes of an instance from the API server: those that the cache shows, and the one with the
+// name of the instance.
 func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	cached, err := c.nodesOf(ctx, in)
 	if err != nil || c.Target == nil {
@@ -95,15 +94,13 @@ func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*
 	return nodes, nil
 }
 
-// markNames reports whether the mark of a Node names an instance. The form of the Node's own provider ID does not
-// matter.
+// markNames reports whether the mark of a Node names the instance, whatever its own provider ID is.
 func markNames(node *corev1.Node, in *provider.Instance) bool {
 	mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
 }
 
-// instanceOf returns the provider ID of a Node's instance. It is the ID in the Node's mark, or else the Node's own
-// provider ID.
+// instanceOf returns the provider ID in the Node's mark, or else the Node's own.
 func instanceOf(node *corev1.Node) string {
 	if mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
 		return mark.ProviderID
@@ -122,9 +119,8 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeAllowsRemoval reports whether the Node of an orphan permits the removal of the orphan. A Ready Node prevents the
-// removal unless an administrator confirmed the removal. After a confirmation, the Node is drained first, like the Node
-// of a Machine.
+// nodeAllowsRemoval reports whether an orphan's Node permits its removal. A Ready Node prevents it until an
+// administrator confirms, and is then drained first.
 func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
@@ -148,8 +144,8 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 	return true, nil
 }
 
-// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of these steps are
-// complete. The timeouts are the defaults of Machines. They start again after an outage.
+// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of this is done. The
+// timeouts are the defaults of Machines and start again after an outage.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
@@ -185,8 +181,7 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	return outcome.Done, nil
 }
 
-// drainKey returns the key that identifies the drain of an orphan's Node. It never equals the key of a Machine, because
-// the name of a Machine cannot contain a space.
+// drainKey returns the key of a drain. Its space distinguishes it from the key of a Machine.
 func drainKey(in *provider.Instance) types.NamespacedName {
 	namespace, _, _ := strings.Cut(in.MachineKey, "/")
 	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
@@ -198,7 +193,6 @@ func (c *Collector) forgetDrain(in *provider.Instance) {
 	}
 }
 
-// endDrain stops the drain of an orphan's Node and uncordons the Node, because the removal is no longer confirmed.
 func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observation *Observation) error {
 	if c.Target == nil || observation.Drain.UID == "" {
 		return nil
@@ -216,8 +210,8 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	return nil
 }
 
-// markNodes annotates the Nodes of an instance that is about to be removed. There is no Machine that would delete these
-// Nodes. When the instance is gone, they are therefore deleted by the process that is the leader at that time.
+// markNodes annotates the Nodes of an instance that is about to be removed. No Machine deletes them, so the leader does
+// when the instance is gone.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -241,9 +235,8 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 	return nil
 }
 
-// deleteNodes deletes the annotated Nodes whose instances are no longer in any list. It keeps Ready Nodes, because
-// their instances may exist even if they are missing from the lists. If a Machine has recorded the instance of a Node,
-// the controller of this Machine deletes the Node.
+// deleteNodes deletes annotated Nodes whose instances are in no list. Ready Nodes stay, because a list may lack an
+// instance. If a Machine has recorded the instance, its controller deletes the Node.
 func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil
@@ -272,7 +265,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 	return errors.Join(errs...)
 }
 
-// deleteNode deletes a Node after it has checked at the API server that the Node is unchanged and not Ready.
+// deleteNode deletes a Node that a live read shows unchanged and not Ready.
 func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	node := &corev1.Node{}
 	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {

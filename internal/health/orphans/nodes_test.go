@@ -19,7 +19,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fakeDrainer reports the progress that the test sets.
 type fakeDrainer struct {
 	empty, detached bool
 	asked           []drain.Request
@@ -37,7 +36,7 @@ func (d *fakeDrainer) VolumesDetached(context.Context, drain.VolumesRequest) dra
 
 func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 
-// target adds a target cluster to the world. Its cache is a second cluster, so that a test can make the cache stale.
+// target adds a target cluster. Its cache is a second cluster, so that a test can make it stale.
 func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).
@@ -101,7 +100,6 @@ func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 	if !w.nodeOf(live, "one").Spec.Unschedulable || len(drainer.asked) != 1 {
 		t.Fatalf("the node is %+v after %d drains", w.nodeOf(live, "one").Spec, len(drainer.asked))
 	}
-	// When the confirmation is removed, the Node is uncordoned.
 	forgotten := drainer.forgotten
 	w.confirm("small", "")
 	w.pass()
@@ -173,7 +171,6 @@ func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
 	}
 	w.collector.state = state{} // Another process may lead when the instance is gone.
 	w.remember(live, cached, "dead")
-	// If the list fails, it is unknown whether the instance is gone.
 	w.cloud.Vanish(orphan.ProviderID)
 	w.cloud.OnList = func(string, int) error { return fmt.Errorf("no answer") }
 	w.pass()
@@ -187,7 +184,6 @@ func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
 	}
 }
 
-// remember updates a Node in the cache.
 func (w *world) remember(live, cached client.Client, name string) {
 	w.Helper()
 	is, was := w.nodeOf(live, name), w.nodeOf(cached, name)

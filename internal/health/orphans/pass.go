@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pass checks all instances once. It returns a plan whose observations are the input of the next pass.
+// pass checks all instances once. The next pass needs the observations of the returned plan.
 func (c *Collector) pass(ctx context.Context, now time.Time, before Observations) Plan {
 	known, err := c.readCache(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		state.Live = nil
 		c.log(ctx).Error(err, "Not removing orphans: their Nodes or the confirmations of their removal cannot be read")
 	}
-	// The lists may have taken a long time, so read the current state of the clusters.
+	// The lists may have taken long, so read the current state.
 	state.Stable, _ = c.Reach.StableSince()
 	state.Listed = c.Clock.Now()
 	plan := Decide(state)
@@ -65,9 +65,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// addLists adds the instances and leftovers that were found in the scopes, each of them once. It returns their scopes,
-// with the IDs of decisions as keys. An instance is read again and removed with the credentials of its scope. If
-// several scopes contain an instance, it belongs to a scope with a class in the namespace of its Machine.
+// addLists adds the listed instances and leftovers, each once, and returns their scopes by the ID of the decision. An
+// instance in several scopes belongs to one with a class in its Machine's namespace, whose credentials read and remove
+// it.
 func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]*scope {
 	scopes, parts := map[string]*scope{}, map[string]bool{}
 	for _, own := range []bool{true, false} {
@@ -92,8 +92,6 @@ func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]
 	return scopes
 }
 
-// checkMissingInstances makes the controllers of Machines check those instances that no list contains. An instance that
-// is only in the list of another scope still exists.
 func (c *Collector) checkMissingInstances(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {
@@ -106,7 +104,6 @@ func (c *Collector) checkMissingInstances(ctx context.Context, listed []*scope, 
 	}
 }
 
-// carryOut applies the decisions, and updates the observations of the plan accordingly.
 func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, scopes map[string]*scope,
 	confirmed map[string]bool) {
 	var batch eventBatch
@@ -179,9 +176,8 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 	batch.report(c.Recorder)
 }
 
-// remove removes an orphan, and reports whether its deletion was requested. If the removal was confirmed and the Node
-// is Ready, the Node is drained first. It then reads the instance again, and continues only if the instance has not
-// changed.
+// remove removes an orphan and reports whether its deletion was requested. After a confirmation, a Ready Node is
+// drained first. A read immediately before the deletion must show the same instance.
 func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	if drained, err := c.nodeAllowsRemoval(ctx, planned, observation, confirmed); err != nil || !drained {
@@ -193,7 +189,7 @@ func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Inst
 	})
 	switch {
 	case provider.IsNotFound(err):
-		return false, nil // The instance is gone, or this read is stale and the next list shows the instance again.
+		return false, nil // The instance is gone, or a stale read missed it and the next list shows it.
 	case err != nil:
 		return false, err
 	case !Confirm(c.Rules, planned, read):

@@ -14,11 +14,11 @@ import (
 
 // Rules are the settings for the collection of orphans.
 type Rules struct {
-	// ClusterID is in the tags of the instances of this installation.
+	// ClusterID is the cluster ID in the tags of this installation's instances.
 	ClusterID string
 	// Namespace is the only namespace of this installation. Empty means all namespaces.
 	Namespace string
-	// Shard is the part of the namespaces whose instances are checked. The zero value is all namespaces.
+	// Shard selects the namespaces whose instances are checked. The zero value selects all.
 	Shard sharding.Shard
 	// Period is the time between two passes. Nothing is removed until one period after an outage.
 	Period time.Duration
@@ -34,61 +34,59 @@ type Rules struct {
 type State struct {
 	Rules
 	Now time.Time
-	// Listed is the time at which the last list was read. For orphans that are seen for the first time, it is the time of
-	// the first observation. The default is Now.
+	// Listed is when the last list was read, which is the first observation of new orphans. Defaults to Now.
 	Listed time.Time
-	// Stable is the time since which this process has been the leader and both clusters have answered. It is zero if this
-	// process is not the leader, or if a cluster does not answer.
+	// Stable is since when this process has been the leader and both clusters have answered. It is zero if one of these
+	// is not true.
 	Stable time.Time
 	// Instances are the instances in complete lists, each once.
 	Instances []provider.Instance
-	// Leftovers are the parts in the same lists that belong to no instance.
+	// Leftovers are the listed parts that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded contains the provider IDs of the Machines in the cache, as they were before the instances were listed. The
-	// keys are the UIDs of the Machines. The ID is empty if the Machine has no provider ID.
+	// Recorded holds, by UID, the provider IDs of cached Machines from before the instances were listed. The ID may be
+	// empty.
 	Recorded map[types.UID]string
-	// Live contains the UIDs from a consistent, unfiltered list of Machines that the API server returned after the
-	// instances were listed. It is nil if there is no such list.
+	// Live holds the UIDs of all Machines at the API server after the instances were listed. It is nil without such a
+	// list.
 	Live map[types.UID]bool
-	// Elsewhere contains the provider IDs of the Machines of other shards from the same list.
+	// Elsewhere holds the provider IDs of other shards' Machines from that list.
 	Elsewhere map[string]bool
-	// Before contains the observations of the previous pass. InstancesBefore contains the Instances of the previous Plan.
-	// Both are nil if there was no previous pass.
+	// Before holds the observations of the previous pass, and InstancesBefore its Plan.Instances. Both are nil in the
+	// first pass.
 	Before          Observations
 	InstancesBefore map[string]int
 
-	// NodeReady contains the names of the Ready Nodes of instances without a Machine. The keys are the IDs of the
-	// instances.
+	// NodeReady holds the names of Ready Nodes of instances without a Machine, by instance ID.
 	NodeReady map[string]string
-	// Blocked means that a class reports MostInstancesOrphaned or, right after a restart, that the Ledger reports it.
+	// Blocked means that a class reports MostInstancesOrphaned or, after a restart, that the Ledger does.
 	Blocked bool
-	// Confirmed contains the IDs of orphans that may be removed now. An orphan may be removed if an administrator
-	// confirmed the removal on the class with which it was found, or if it belongs to a force-deleted Machine.
+	// Confirmed holds the IDs of orphans that may be removed: an administrator confirmed it on their class, or their
+	// Machine was force-deleted.
 	Confirmed map[string]bool
-	// ForceDeleted are the force-deleted Machines that may have left something in the cloud.
+	// ForceDeleted are force-deleted Machines that may have left something in the cloud.
 	ForceDeleted forceDeleted
 }
 
-// Observations contains the orphans and duplicates of one pass, with the IDs of their decisions as keys. It does not
-// contain orphans that the pass did not see or could not classify.
+// Observations holds the orphans and duplicates of a pass, by the ID of the decision. Orphans that could not be
+// classified are missing.
 type Observations map[string]Observation
 
-// Observation is what is remembered about one orphan or duplicate.
+// Observation is what a pass remembers about one orphan or duplicate.
 type Observation struct {
-	// Machine is the UID of the Machine in its tags. A different UID means that this is a different instance.
+	// Machine is the UID in the tags. Another UID means another instance.
 	Machine types.UID
 	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
-	// First is the time at which the orphan or duplicate was first seen.
+	// First is when the orphan or duplicate was first seen.
 	First time.Time
 	// Attempts is the number of attempts to remove the orphan.
 	Attempts int
-	// Reported means that the orphan or duplicate was counted in the metric and reported by an event.
+	// Reported means that the metric and an event have reported the orphan or duplicate.
 	Reported bool
-	// Blocked means that most instances, including this one, lost their Machines at the same time. It stays true when
-	// replacements of the lost Machines turn the orphans into a minority.
+	// Blocked means that most instances, including this one, lost their Machines at once. New Machines that make the
+	// orphans a minority do not reset it.
 	Blocked bool
-	// Warned means that an event has reported that the removal waits for a confirmation.
+	// Warned means that an event has asked for a confirmation.
 	Warned bool
 	// Drain is the drain of the orphan's Node, if a drain began.
 	Drain Drain
@@ -96,11 +94,10 @@ type Observation struct {
 
 // Drain is a drain of the Node of an orphan.
 type Drain struct {
-	// Node and UID identify the Node. They are empty if no drain began.
+	// Node and UID identify the Node. They are empty before a drain.
 	Node string
 	UID  types.UID
-	// Began is when the drain began. Began is the time at which the drain began. Epoch identifies the period between two
-	// outages of the target cluster in which the drain began.
+	// Began is when the drain began. Epoch identifies the period between two outages of the target cluster.
 	Began time.Time
 	Epoch uint64
 }
@@ -111,30 +108,26 @@ type Outcome string
 const (
 	// Delete means that the instance or the leftovers are removed now.
 	Delete Outcome = "Delete"
-	// Report means that the instance or the leftovers would be removed if Rules.ReportOnly were false.
+	// Report replaces Delete if Rules.ReportOnly is true.
 	Report Outcome = "Report"
-	// Duplicate means that the Machine of the instance has another instance. The instance is kept, because only the
-	// Machine's own controller knows the state of the Machine.
+	// Duplicate means that the Machine has another instance. The instance is kept, because only the Machine's
+	// controller knows which one is in use.
 	Duplicate Outcome = "Duplicate"
 
-	// MostOrphaned means that most instances lost their Machines at the same time. None of these instances is removed
-	// until an administrator confirms the removal.
+	// MostOrphaned means that most instances lost their Machines at once. An administrator must confirm their removal.
 	MostOrphaned Outcome = "MostOrphaned"
-	// NodeReady means that the Node of the instance is Ready. The instance is not removed until an administrator confirms
-	// the removal.
+	// NodeReady means that the instance's Node is Ready. An administrator must confirm the removal.
 	NodeReady Outcome = "NodeReady"
 
-	// With each of the outcomes below, the instance is kept.
+	// All outcomes below keep the instance.
 
-	// OtherInstallation means that the cluster ID or the namespace in the tags belongs to another installation or another
-	// shard.
+	// OtherInstallation means that the tags belong to another installation or shard.
 	OtherInstallation Outcome = "OtherInstallation"
 	// Untagged means that the tags do not identify a Machine.
 	Untagged Outcome = "Untagged"
-	// Owned means that the instance has a Machine, or that the leftovers are parts of a machine that has an instance.
+	// Owned means that the instance has a Machine, or that the leftovers belong to a machine with an instance.
 	Owned Outcome = "Owned"
-	// Undetermined means that the cache contains no Machine for the instance or the leftovers, and that this could not be
-	// checked at the API server.
+	// Undetermined means that the cache has no Machine for it and the API server could not be asked.
 	Undetermined Outcome = "Undetermined"
 	// Unconfirmed means that the previous pass did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
@@ -144,8 +137,7 @@ const (
 	AfterOutage Outcome = "AfterOutage"
 	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is the outcome of ledger entries for force-deleted Machines. Such a Machine may have left something in
-	// the cloud, but no list has shown anything yet.
+	// ForceDeleted is the outcome of ledger entries for force-deleted Machines of which no list has shown anything yet.
 	ForceDeleted Outcome = "ForceDeleted"
 )
 
@@ -153,21 +145,20 @@ const (
 type Decision struct {
 	// ID is the provider ID of the instance, or the ID of Leftovers.
 	ID string
-	// If Parts is not empty, Instance contains only the tags and the launch time.
+	// Instance contains only the tags and the launch time if Parts is not empty.
 	Instance provider.Instance
-	// Parts are the IDs of the leftovers. It is empty for an instance.
+	// Parts are the IDs of the leftovers, or empty for an instance.
 	Parts   []string
 	Outcome Outcome
 }
 
 // Plan is the result of Decide.
 type Plan struct {
-	// Decisions contains one Decision for each instance and for the leftovers of each machine, in the order of their IDs.
-	// Decisions to remove something come first. They are ordered by the number of attempts, and then by the time of the
-	// first observation.
+	// Decisions holds one Decision for each instance and each machine's leftovers. Removals come first, ordered by the
+	// number of attempts and the first observation. The others are ordered by ID.
 	Decisions []Decision
-	// Observations and Instances are inputs of the next pass. Instances contains, for each namespace, the number of
-	// instances with this installation's tags. The key "" contains the total.
+	// Observations and Instances are inputs of the next pass. Instances counts this installation's instances by
+	// namespace, and the key "" counts all.
 	Observations Observations
 	Instances    map[string]int
 }
@@ -179,12 +170,12 @@ type Plan struct {
 //   - Both were also true in the pass before.
 //   - The instance is old enough.
 //
-// Machines are listed after instances. If no Machine exists for a listed instance, its Machine was therefore deleted:
-// an instance is not created before its Machine, and a Machine is not deleted before its instance. The same rules apply
-// to leftovers. In addition, the lists must not contain an instance of the machine to which the leftovers belong.
+// Machines are listed after instances. A Machine exists before its instance and is deleted after it. So if a listed
+// instance has no Machine, the Machine was deleted. For leftovers, the lists must also contain no instance of their
+// machine.
 //
-// Two signs suggest that the Machine was lost although the instance is in use: most instances lost their Machines at
-// once, or the Node is Ready. In these cases, the removal waits until an administrator confirms it.
+// Two signs suggest that a Machine was lost while its instance is in use: most instances lost their Machines at once,
+// or the Node is Ready. In these cases, an administrator must confirm the removal.
 func Decide(s State) Plan {
 	p := Plan{Observations: Observations{}, Instances: map[string]int{}}
 	subjects, outcomes := s.subjects()
@@ -228,7 +219,6 @@ func Decide(s State) Plan {
 	return p
 }
 
-// subjects returns everything that needs a decision, together with the results of classify.
 func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
@@ -249,9 +239,8 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete if an instance or leftovers have no owner, and otherwise the reason why they are kept.
-// claimed contains the provider IDs that Machines have recorded. listed contains the UIDs of the Machines whose
-// instances are listed.
+// classify returns Delete for an instance or leftovers without an owner, and otherwise why they are kept. claimed holds
+// the provider IDs that Machines have recorded. listed holds the UIDs of Machines with a listed instance.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -282,24 +271,21 @@ func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.
 }
 
 const (
-	// minMostOrphaned is the minimum number of orphans that can count as most instances. An interrupted creation or a
-	// removed finalizer leaves one or two orphans behind, and there may be no other instances. Three orphans among three
-	// instances may be a whole cluster.
+	// minMostOrphaned is the minimum number of orphans that counts as most instances. An interrupted creation or a
+	// removed finalizer leaves one or two orphans. Three of three may be a whole cluster.
 	minMostOrphaned = 3
-	// mostOrphanedDivisor makes half of the instances count as most of them. If the threshold were higher, the new
-	// instances of the replaced machines would hide that all machines were lost.
+	// mostOrphanedDivisor makes half of the instances count as most. With a higher threshold, new instances of replaced
+	// machines would hide a loss of all machines.
 	mostOrphanedDivisor = 2
-	// everywhere is the key of the total of all namespaces.
-	everywhere = ""
+	everywhere          = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine. The result includes the key everywhere
-// if most instances of all namespaces together have no Machine. The function also stores the number of instances of
-// each namespace in the map instances.
+// mostOrphaned returns the namespaces in which most instances have no Machine, and the key everywhere for all
+// namespaces together. It also fills in instances, by namespace.
 //
-// An orphan counts only if the previous pass also saw it, because a list may still contain instances that were removed
-// as intended. The number of orphans is compared with the number of instances in this pass or in the previous pass,
-// whichever is lower. Instances that are being terminated and remnants of force-deleted Machines do not count.
+// Orphans count from their second pass on, because a list may contain instances that were removed on purpose. The
+// number of instances is that of this or the previous pass, whichever is lower. Terminating instances and remnants of
+// force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -333,18 +319,15 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 
 func namespaceOf(in *provider.Instance) string { return namespaceIn(in.MachineKey) }
 
-// namespaceIn returns the namespace in "namespace/name".
 func namespaceIn(key string) string {
 	namespace, _, _ := strings.Cut(key, "/")
 	return namespace
 }
 
-// orphanOutcome decides whether an orphan is removed now.
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
-		// This check comes first. Until the class reports it, a restart would lose the information that most instances were
-		// orphaned.
+		// This check comes first. Until a class reports it, a restart would forget that most instances were orphaned.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
 		return TooYoung
@@ -367,11 +350,11 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// clockDifference is the largest expected difference between the clocks of the provider and of this process.
+// clockDifference is the maximum difference between the clocks of the provider and this process.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance is older than MinAge. first is the time at which the instance was first seen. The
-// launch time from the provider alone is sufficient only if the age exceeds MinAge by clockDifference.
+// isOld reports whether an instance is older than MinAge. first is when it was first seen. The provider's launch time
+// alone must exceed MinAge by clockDifference.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {
@@ -381,7 +364,7 @@ func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	return reported >= r.MinAge+clockDifference || reported >= r.MinAge && known
 }
 
-// Confirm reports whether an instance that has just been read is still the instance that the plan removes.
+// Confirm reports whether the instance that was just read is the one that the plan removes.
 func Confirm(r Rules, planned, read *provider.Instance) bool {
 	return read != nil && r.ClusterID != "" &&
 		read.ProviderID == planned.ProviderID &&
@@ -391,12 +374,11 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 		(read.LaunchTime.IsZero() || read.LaunchTime.Equal(planned.LaunchTime))
 }
 
-// needsMachineList reports whether some instances can be classified only with a list of Machines from the API server.
+// needsMachineList reports whether some instances cannot be classified without a live list of Machines.
 func (s *State) needsMachineList() bool {
 	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == Undetermined })
 }
 
-// orphans returns all instances and leftovers without a Machine, whatever the decision about them.
 func (s *State) orphans() (all []Decision) {
 	subjects, outcomes := s.subjects()
 	for i := range subjects {

@@ -20,7 +20,6 @@ func rules() Rules {
 	return Rules{ClusterID: "ours", Period: 30 * time.Minute, MinAge: 20 * time.Minute, MaxDeletes: 10}
 }
 
-// lost returns an instance of this installation that was created an hour ago for a Machine that does not exist.
 func lost(n int) provider.Instance {
 	return provider.Instance{
 		ProviderID: fmt.Sprintf("sim:///i-%d", n), State: provider.StateRunning, LaunchTime: ago(time.Hour),
@@ -28,14 +27,12 @@ func lost(n int) provider.Instance {
 	}
 }
 
-// owned returns an instance of this installation whose Machine exists at the API server.
 func owned(s *State, n int) provider.Instance {
 	in := lost(n)
 	s.Live[in.MachineUID] = true
 	return in
 }
 
-// seen returns the observations of the previous pass, which saw these instances.
 func seen(instances ...provider.Instance) Observations {
 	out := Observations{}
 	for _, in := range instances {
@@ -151,7 +148,7 @@ func TestRemovalsAreLimitedAndFewestAttemptsComeFirst(t *testing.T) {
 		s.Instances = append(s.Instances, in, owned(&s, n+10), owned(&s, n+20))
 		s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Hour)}
 	}
-	// Two removals failed before. They must not delay the others.
+	// Two failed removals must not delay the others.
 	for _, n := range []int{0, 1} {
 		observation := s.Before[lost(n).ProviderID]
 		observation.Attempts = 3
@@ -207,8 +204,6 @@ func TestConfirmRefusesChangedInstances(t *testing.T) {
 	}
 }
 
-// Decide removes only instances that were seen before, are old, belong to this installation, and have no Machine.
-//
 // Rules: instance-owned-by-tags, orphan-without-machine, orphan-removed-after-two-passes, orphan-removals-limited.
 func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, uint8(3), false)

@@ -13,14 +13,14 @@ import (
 // Ledger stores the result of the last pass.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
-	// MostOrphaned reports whether a stored pass found that most instances had no Machine.
+	// MostOrphaned reports whether a stored pass found most instances without a Machine.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
-	// ForceDeleted returns the force-deleted Machines that may have left something in the cloud.
+	// ForceDeleted returns force-deleted Machines that may have left something in the cloud.
 	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
 }
 
-// record stores the result of a pass in the Ledger. If this fails, users see an old result. If a class also loses its
-// condition, no record shows any more that the removal of orphans is blocked.
+// record stores the result of a pass in the Ledger. After an error, users see an old result, and a restart may forget
+// that removals are blocked.
 func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
@@ -33,14 +33,13 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 	}
 }
 
-// pageOf returns the result of a pass: orphans and duplicates. If there are too many of them, the page contains those
-// that are removed first.
+// pageOf returns the orphans and duplicates of a pass. If there are too many, those that are removed first are listed.
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
 		observation, seen := plan.Observations[d.ID]
 		if !seen {
-			continue // It is owned, belongs to another installation, or could not be classified.
+			continue // The instance is not an orphan, or is unclassified.
 		}
 		page.MostOrphaned = page.MostOrphaned || observation.Blocked
 		if page.Total++; page.Total > ledger.MostEntries {
@@ -59,14 +58,14 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		}
 		page.Entries = append(page.Entries, e)
 	}
-	// A different order of removal must not count as a change of the page.
+	// Another order of removals must not change the page.
 	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
 		return cmp.Or(cmp.Compare(a.ProviderID, b.ProviderID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Source, b.Source))
 	})
 	return page
 }
 
-// unlistedFor returns an entry for each class of a scope whose instances could not be listed.
+// unlistedFor returns an entry for each class of a scope that could not be listed.
 func unlistedFor(s *scope, err error) (all []ledger.Unlisted) {
 	for _, source := range s.sources {
 		all = append(all, ledger.Unlisted{Source: nameOf(source), Why: string(provider.CodeOf(err))})

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// page returns the page of the ledger, and the resource version of its ConfigMap.
 func (w *world) page() (ledger.Page, string) {
 	w.Helper()
 	retained := &corev1.ConfigMap{}
@@ -34,7 +33,6 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 	if page.Total != 0 || page.Period != int64((30*time.Minute)/time.Second) || page.Stopped != "" {
 		t.Errorf("kept %+v of nothing", page)
 	}
-	// An unchanged result is not written.
 	w.pass()
 	if _, version := w.page(); version != empty {
 		t.Error("a pass that found nothing new wrote")
@@ -59,7 +57,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 		t.Error("a pass that found nothing new wrote")
 	}
 
-	// After a restart the process has no observations, but the ledger has the time of the first observation.
+	// A new process finds the time of the first observation in the ledger.
 	w.collector = New(w.collector.Options)
 	w.reconcile()
 	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||

@@ -44,7 +44,6 @@ func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 	w.collector.state.observations = observations
 	created := 0
 	w.cloud.OnList = func(string, int) error {
-		// The cache was read earlier, so it does not contain this Machine.
 		created++
 		m := w.machine(fmt.Sprintf("m-%d", created), "small", "")
 		in := w.lost(created, func(in *provider.Instance) { in.MachineUID = m.UID })
@@ -84,8 +83,7 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// When the Machine of a duplicate is gone, the duplicate becomes an orphan, and is treated as if this pass saw it for
-	// the first time.
+	// Without its Machine, a duplicate becomes an orphan that this pass sees for the first time.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -164,7 +162,6 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 			if w.cloud.Deletes() != 0 {
 				t.Fatalf("%d deletions were sent", w.cloud.Deletes())
 			}
-			// The failed pass does not count as the first observation.
 			spoiling = false
 			w.pass()
 			w.want(orphans...)
@@ -199,7 +196,7 @@ func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
 	}
 	w.want(orphan)
 
-	// Observations from before the outage do not count after it.
+	// Observations from before the outage do not count.
 	w.reach.reason, w.reach.since = "", w.clock.Now()
 	w.reconcile()
 	w.want(orphan)

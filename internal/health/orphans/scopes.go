@@ -20,30 +20,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// inputs contains the data for access to the cloud, which comes from a MachineClass or from Machines without a class.
+// inputs holds the data for access to the cloud, from a MachineClass or from Machines without a class.
 type inputs struct {
-	// source is the object that the inputs come from. Events about orphans that are found with the inputs refer to this
-	// object.
 	source      client.Object
 	namespace   string
 	credentials *v1beta1.LocalRef
 	spec        resolve.Resolved
 }
 
-// scope is a part of a cloud that one list covers.
+// scope is the part of a cloud that one list covers.
 type scope struct {
-	// source is the first element of sources. sources contains all objects whose inputs belong to this scope.
-	source  client.Object
-	sources []client.Object
-	class   provider.Class
-	// machines contains the Machines whose instances the list of the scope must contain.
+	// source is the first of sources. sources holds the objects whose inputs belong to this scope.
+	source   client.Object
+	sources  []client.Object
+	class    provider.Class
 	machines []*v1beta1.Machine
 }
 
-// hasClassIn reports whether a namespace has a class that belongs to the scope.
 func (s *scope) hasClassIn(namespace string) bool { return s.classIn(namespace) != nil }
 
-// classIn returns the first class of a namespace that belongs to the scope, or nil if there is no such class.
 func (s *scope) classIn(namespace string) client.Object {
 	for _, source := range s.sources {
 		if _, isClass := source.(*v1beta1.MachineClass); isClass && source.GetNamespace() == namespace {
@@ -53,8 +48,7 @@ func (s *scope) classIn(namespace string) client.Object {
 	return nil
 }
 
-// sourceOf returns the object on which the orphans of a namespace are reported: a class of this namespace if there is
-// one, and otherwise source.
+// sourceOf returns the object for reports about a namespace's orphans: a class of the namespace, or else source.
 func (s *scope) sourceOf(namespace string) client.Object {
 	if class := s.classIn(namespace); class != nil {
 		return class
@@ -62,29 +56,26 @@ func (s *scope) sourceOf(namespace string) client.Object {
 	return s.source
 }
 
-// confirms reports whether an administrator can use the given object to confirm the removal of a namespace's orphans. A
-// user who may write the classes of one namespace must not decide about the instances of another namespace. If no class
-// of the orphans' own namespace finds them, they can only be removed with classes of other namespaces. The result
-// unlisted contains the namespaces whose instances could not all be listed. It is unknown which orphans the classes of
-// these namespaces would find.
+// confirms reports whether an administrator may confirm on this object the removal of a namespace's orphans. A user who
+// may write the classes of one namespace must not decide about the instances of another. Other classes count only if no
+// class of the namespace can find the orphans. unlisted holds the namespaces with incomplete lists, for which this is
+// unknown.
 func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
 	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
 }
 
-// snapshot is the content of the cache when a pass begins.
 type snapshot struct {
-	// recorded contains the provider IDs of all Machines, with the UIDs of the Machines as keys. The ID is empty for a
-	// Machine without an instance.
+	// recorded holds the provider IDs of all Machines by UID. The ID may be empty.
 	recorded map[types.UID]string
 	machines map[types.UID]*v1beta1.Machine
 	inputs   map[string]inputs
-	// expected contains the Machines with a running instance, grouped by the key of their inputs. The list must contain
-	// their instances.
+	// expected holds the Machines with a running instance, by the key of their inputs. Lists must contain these
+	// instances.
 	expected map[string][]*v1beta1.Machine
 }
 
-// readCache reads the cache. It runs before instances are listed, so that every recorded instance existed before the
-// lists were read. The objects are shared with the cache and must not be changed.
+// readCache reads the cache before instances are listed, so that recorded instances are older than the lists. The cache
+// shares the objects, so they must not be changed.
 func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
 	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
@@ -118,8 +109,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	return f, nil
 }
 
-// allClasses returns all classes of the installation, including those of other shards. A namespace of this shard may
-// have nothing left except an instance that only a class of another shard can find.
+// allClasses returns the classes of all shards. Only a class of another shard may find the last instance of a
+// namespace.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
@@ -140,7 +131,7 @@ func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, er
 	return classes, nil
 }
 
-// keyOf returns the key of the inputs of a Machine. The key is empty if the Machine has no inputs for this provider.
+// keyOf returns the key of a Machine's inputs, or "" if it has none for this provider.
 func (c *Collector) keyOf(m *v1beta1.Machine) string {
 	switch {
 	case m.Spec.ClassRef != nil:
@@ -161,9 +152,9 @@ func inlineOf(m *v1beta1.Machine) resolve.Resolved {
 	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
 }
 
-// shouldBeListed reports whether the controller of a Machine must check the instance if no list contains it. Instances
-// that are being created or removed are checked by the controller anyway. If the kubelet reports the status of its
-// Node, the instance exists. If a list still lacks the instance, the credentials may now belong to another account.
+// shouldBeListed reports whether a Machine's controller must check an instance that no list contains. Controllers
+// always check instances that are being created or removed. If the kubelet still reports, the instance exists, and the
+// credentials may belong to another account.
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
 	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
@@ -181,13 +172,12 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials and groups the inputs that one list covers. The order depends only on names. Inputs
-// whose credentials cannot be read are returned as unlisted.
+// scopesOf reads the credentials and groups the inputs that one list covers, in the order of their names. Inputs
+// without readable credentials are returned as unlisted.
 func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	// Orphans are reported on the first source of a scope. The first source belongs to this shard if any of the sources
-	// does.
+	// Orphans are reported on the first source, which belongs to this shard if any source does.
 	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
 		ours := func(key string) int {
 			if c.Rules.Shard.Owns(f.inputs[key].namespace) {
@@ -223,9 +213,8 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 	return scopes, unlisted
 }
 
-// scopeName returns a name for the scope of a class. One list covers all classes with the same credentials and the same
-// name. The name is the scope that the driver returns, or otherwise the specification of the class. The prefixes keep
-// the two apart.
+// scopeName returns the driver's name for the scope of a class, or else the spec of the class, with different prefixes.
+// One list covers all classes with the same name and credentials.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)
@@ -239,11 +228,11 @@ func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class 
 	return "spec/" + in.spec.SpecHash()
 }
 
-// hashOf hashes a scope and its credentials. A hash avoids a second copy of the secrets in memory.
+// hashOf hashes a scope and its credentials, which avoids a second copy of the secrets in memory.
 func hashOf(spec string, credentials provider.Credentials) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(data []byte) {
-		// The length is hashed too, so that different sequences of parts have different hashes.
+		// Hash the length too, so that different sequences of parts have different hashes.
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		h.Write(data)
 	}

@@ -38,7 +38,7 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 	}
 }
 
-// inShard limits the collector to the shard of the test's namespace. It returns a namespace of the other shard.
+// inShard limits the collector to the shard of the test's namespace, and returns a namespace of the other shard.
 func (w *world) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
@@ -54,7 +54,6 @@ func (w *world) inShard() (other string) {
 	return ""
 }
 
-// moveClass moves the class small from the test's namespace to another one.
 func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	w.Helper()
 	class, secret := &v1beta1.MachineClass{}, &corev1.Secret{}
@@ -73,8 +72,7 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	return class
 }
 
-// A namespace may have nothing left except one instance. This instance is found with a class of another shard, and this
-// class gets no condition.
+// Only a class of another shard finds the last instance of a namespace. That class gets no condition.
 //
 // Rule: shard-collects-its-own-orphans.
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
@@ -120,7 +118,6 @@ func TestInstanceRecordedInAnotherShardIsKept(t *testing.T) {
 	w.want(orphan)
 }
 
-// onlyIn reads only one namespace, like the cache of a process for this namespace.
 type onlyIn struct {
 	client.Reader
 	namespace string

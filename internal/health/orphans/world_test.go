@@ -31,13 +31,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// administrator returns the same client for all tests, because each new client discovers the whole API of the server.
+// administrator returns one client for all tests, because each new client discovers the whole API.
 var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on the in-memory API server. Only the test moves its
-// clock.
+// world is a cloud and the collector of one namespace and provider on the in-memory API server, with a clock that the
+// test moves.
 type world struct {
 	*testing.T
 	api       client.WithWatch
@@ -48,7 +48,6 @@ type world struct {
 	collector *Collector
 	registry  *prometheus.Registry
 	mismatch  error
-	// onList is called for each list of Machines at the API server, and may change or refuse it.
 	onList    func(list client.ObjectList, o *client.ListOptions) error
 	listed    int
 	suspected []string
@@ -121,7 +120,6 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 }
 
-// class creates a class with credentials of the same name. The credentials give access to an account of the same name.
 func (w *world) class(name string) {
 	w.Helper()
 	w.classOf(name, name)
@@ -138,7 +136,6 @@ func (w *world) classOf(name, account string) {
 	}})
 }
 
-// sized creates a class with the given size and the credentials of the class small.
 func (w *world) sized(name, size string) {
 	w.Helper()
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
@@ -147,8 +144,7 @@ func (w *world) sized(name, size string) {
 	}})
 }
 
-// confirm sets the time until which orphans that are found with a class may be removed. An empty time removes the
-// confirmation.
+// confirm sets until when orphans of a class may be removed. An empty time removes the confirmation.
 func (w *world) confirm(class, until string) {
 	w.Helper()
 	value := "null"
@@ -162,7 +158,6 @@ func (w *world) confirm(class, until string) {
 	}
 }
 
-// unblock clears the status of a class, as an administrator may do.
 func (w *world) unblock(class string) {
 	w.Helper()
 	if err := w.api.Status().Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)},
@@ -171,8 +166,8 @@ func (w *world) unblock(class string) {
 	}
 }
 
-// wantBlocked checks the condition OrphanRemovalBlocked of a class. reason is empty if there must be no condition.
-// message is a part of the message.
+// wantBlocked checks the condition OrphanRemovalBlocked of a class. An empty reason means no condition. message is part
+// of its message.
 func (w *world) wantBlocked(class, reason, message string) {
 	w.Helper()
 	found := &v1beta1.MachineClass{}
@@ -188,7 +183,6 @@ func (w *world) wantBlocked(class, reason, message string) {
 	}
 }
 
-// machine creates a Machine of the class. If providerID is set, the Machine has a running instance.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class},
@@ -203,7 +197,6 @@ func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	return m
 }
 
-// sizedMachine creates a Machine with a running instance. Its class must have been created with sized.
 func (w *world) sizedMachine(name, class string) *v1beta1.Machine {
 	w.Helper()
 	m := w.machine(name, class, "sim:///"+name)
@@ -220,8 +213,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// lost adds an instance to the account of the class small. The instance was created an hour ago for a Machine that does
-// not exist.
+// lost adds an hour-old instance without a Machine to the account of small.
 func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
@@ -233,7 +225,6 @@ func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instanc
 	return in
 }
 
-// pass moves the clock forward by a period and runs a pass.
 func (w *world) pass() {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
@@ -249,7 +240,6 @@ func (w *world) reconcile() time.Duration {
 	return result.RequeueAfter
 }
 
-// instances returns the instances that exist in the cloud, oldest first.
 func (w *world) instances() (left []provider.Instance) {
 	for _, in := range w.cloud.Live() {
 		left = append(left, in.Instance)
@@ -257,7 +247,6 @@ func (w *world) instances() (left []provider.Instance) {
 	return left
 }
 
-// want fails the test unless exactly these instances exist in the cloud.
 func (w *world) want(instances ...provider.Instance) {
 	w.Helper()
 	var left, want []string
@@ -302,7 +291,6 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// fakeReach reports the reachability of the clusters as the test sets it.
 type fakeReach struct {
 	since  time.Time
 	reason string

@@ -15,21 +15,19 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// freezable reports whether freeze would freeze any member.
 func freezable(f *fleet) bool {
 	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.creates(o) })
 }
 
-// creates reports whether a member may create machines. An old set without machines is not frozen, because only its
-// deployment, which is frozen too, could scale it up.
+// creates reports whether a member may create machines. An old set without machines cannot, because its frozen
+// deployment does not scale it up.
 func (f *fleet) creates(o client.Object) bool {
 	set, ok := o.(*v1beta1.MachineSet)
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze adds the freeze label to the members that may create machines, beginning with the root, and sets their
-// condition Frozen. It does not change members that are frozen already. It reports whether it wrote anything, even if
-// it returns an error.
+// freeze labels the members that may create machines, root first, and sets their condition Frozen. Members that are
+// frozen already stay as they are. It reports whether it wrote anything, even with an error.
 func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrote bool, err error) {
 	message := fmt.Sprintf("There are %s, but at most %d are allowed. No machines are created until the surplus is gone.",
 		wording.Count(live, "machine"), high)
@@ -63,9 +61,8 @@ func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrot
 	return wrote, nil
 }
 
-// setFrozen sets the condition Frozen, unless it already has the reason Overshoot. The controllers of the owners keep
-// the condition True while the label exists, and set it to False after that. setFrozen reports whether it wrote
-// anything.
+// setFrozen sets the condition Frozen unless it already has the reason Overshoot, and reports whether it wrote.
+// Controllers of the owners reset the condition after the label is removed.
 func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message string) (bool, error) {
 	conditions := conditionsOf(o)
 	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&
@@ -83,9 +80,8 @@ func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message str
 	return true, nil
 }
 
-// thaw removes the freeze labels that this package set, beginning with the root, and the annotation unfreeze. The
-// controllers of the owners then set the condition Frozen to False. It reports whether it wrote anything, even if it
-// returns an error.
+// thaw removes the freeze labels of this package, root first, and the annotation unfreeze. Controllers of the owners
+// then reset the condition Frozen. It reports whether it wrote anything, even with an error.
 func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]
@@ -116,7 +112,6 @@ func conditionsOf(o client.Object) *[]metav1.Condition {
 	return &o.(*v1beta1.MachineSet).Status.Conditions
 }
 
-// optimisticPatch returns a patch that fails with a conflict if the object was changed since it was read.
 func optimisticPatch(was client.Object) client.Patch {
 	return client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
 }

@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	// perMachine is the delay that each machine of a fleet adds to the time between two checks. The minimum time between
-	// two checks is the product of perMachine and the number of machines, but at most the period. Each check examines all
-	// machines. Without the delay, the cost of scaling a fleet would grow with the square of its size.
+	// perMachine is the delay between two checks for each machine of a fleet, up to the period. Each check examines all
+	// machines, so without a delay the cost of scaling would grow with the square of the size.
 	perMachine = time.Millisecond
 )
 
@@ -36,7 +35,7 @@ type Options struct {
 	Frozen *prometheus.GaugeVec
 }
 
-// Reconciler freezes fleets with too many machines, and thaws them.
+// Reconciler freezes fleets with too many machines and thaws them.
 type Reconciler struct {
 	Options
 	state *state
@@ -84,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// decideAndApply decides which step a fleet needs, and takes this step. It returns the time until the next check.
+// decideAndApply decides and takes the next step for a fleet. It returns the time until the next check.
 func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetState,
 	now time.Time) (time.Duration, error) {
 	known.frozen = f.frozen()
@@ -105,7 +104,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetS
 	case decision.Step == Freeze && freezable(f), known.interrupted:
 		return r.stepLive(ctx, f, known, observation)
 	case pausing:
-		// The cache may not contain the last write yet.
+		// The cache may lack the last write.
 		return known.history.pauseUntil.Sub(now), nil
 	case observation.Frozen:
 		_, err := r.freeze(ctx, f, observation.Live, decision.High)
@@ -117,8 +116,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetS
 	return decision.Wait, nil
 }
 
-// recordStep records that a step was taken, or that it was not needed any more. If a step failed before it wrote
-// anything, it is not recorded.
+// recordStep records that a step was taken or not needed. A step that failed before its first write is not recorded.
 func (r *Reconciler) recordStep(known *fleetState, f *fleet, now time.Time, wrote bool, err error) {
 	known.interrupted = err != nil && (wrote || known.interrupted)
 	if err != nil && !wrote {
@@ -134,8 +132,8 @@ func (r *Reconciler) observation(f *fleet, now time.Time) (Observation, bool) {
 		Unfreeze: f.unfreeze()}, known
 }
 
-// stepLive counts the machines at the API server. It freezes a fleet if this number is also too high, and completes an
-// interrupted step.
+// stepLive counts the machines at the API server. It freezes a fleet if they are too many, and completes an interrupted
+// step.
 func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetState,
 	seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
@@ -165,5 +163,4 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetSt
 	return r.Limits.Period, err
 }
 
-// onlyConflict reports whether an error only means that the object was changed or deleted since it was read.
 func onlyConflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }

@@ -12,14 +12,13 @@ const (
 	Thaw   Step = "thaw"
 )
 
-// History is what the Reconciler remembers about a fleet. The zero value stands for an unknown fleet.
+// History is what the Reconciler remembers about a fleet. The zero value is an unknown fleet.
 type History struct {
-	// wanted is the number of machines that the fleet should have, as found in the last check.
 	wanted int
-	// former is the number of machines that the fleet should have had before that. It is tolerated until formerUntil.
+	// former is the size before that, which is tolerated until formerUntil.
 	former      int
 	formerUntil time.Time
-	// pauseUntil is the time at which the pause after the last step ends. No further step is taken before that time.
+	// pauseUntil is when the next step may be taken.
 	pauseUntil time.Time
 	known      bool
 }
@@ -27,16 +26,15 @@ type History struct {
 // Observation is the present state of a fleet.
 type Observation struct {
 	Now time.Time
-	// Wanted is the number of wanted machines: replicas plus the surge of a deployment.
+	// Wanted is replicas plus the surge of a deployment.
 	Wanted int
-	// Recorded is the number of machines in the status of the fleet's owners. If the History is empty, these machines
-	// count as machines that were wanted before.
+	// Recorded is the number of machines in the owners' status. For an unknown fleet, it counts as the former size.
 	Recorded int
-	// Live is the number of machines that are neither being deleted nor preserved.
+	// Live counts machines that are neither being deleted nor preserved.
 	Live int
-	// Frozen means that the fleet is frozen because of an overshoot.
+	// Frozen means frozen because of an overshoot.
 	Frozen bool
-	// Unfreeze means that an administrator requests the end of the freeze.
+	// Unfreeze means that an administrator wants to end the freeze.
 	Unfreeze bool
 }
 
@@ -45,12 +43,12 @@ type Decision struct {
 	Step Step
 	// High is the tolerated number of machines.
 	High int
-	// Wait is the time until the next check if no event triggers one earlier. Zero means never.
+	// Wait is the time until the next check without an event. Zero means never.
 	Wait time.Duration
 }
 
-// Learn returns the history, updated with the wanted number of machines from an observation. If fewer machines are
-// wanted than before, the earlier number is tolerated for a period, so that the surplus can be deleted.
+// Learn returns the history with the observed wanted size. A former, higher size is tolerated for a period, so that the
+// surplus can be deleted.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
@@ -66,13 +64,12 @@ func (h History) Learn(s Observation, l Limits) History {
 	return h
 }
 
-// ForgetWanted returns the history without the number of machines that were wanted before.
+// ForgetWanted returns the history without the former size.
 func (h History) ForgetWanted() History {
 	h.known = false
 	return h
 }
 
-// tolerated returns the number of machines that are wanted, or were wanted until less than a period ago.
 func (h History) tolerated(now time.Time) int {
 	if now.Before(h.formerUntil) {
 		return max(h.wanted, h.former)
@@ -80,7 +77,7 @@ func (h History) tolerated(now time.Time) int {
 	return h.wanted
 }
 
-// AfterStep returns the history after a step was taken, or after it was found that the step was not needed.
+// AfterStep returns the history after a step was taken or not needed.
 func (h History) AfterStep(now time.Time, l Limits) History {
 	h.pauseUntil = now.Add(l.Period)
 	return h

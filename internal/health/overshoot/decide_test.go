@@ -10,7 +10,6 @@ var (
 	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
 )
 
-// observe returns an observation that was made the given number of seconds after the start.
 func observe(seconds, wanted, live int, change ...func(*Observation)) Observation {
 	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
 	for _, f := range change {
@@ -24,12 +23,10 @@ func unfreeze(s *Observation) { s.Unfreeze = true }
 func nothing(s *Observation)  { s.Recorded = 0 }
 func recorded(s *Observation) { s.Recorded = s.Live }
 
-// The fleet is frozen when it has too many machines, and thawed when the surplus is gone.
-//
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before contains the observations of earlier checks. The test also takes the steps that these observations require.
+		// before holds earlier observations, whose steps the test takes too.
 		before      []Observation
 		observation Observation
 		want        Decision
@@ -86,8 +83,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A set that was adopted with its machines is not an overshoot.
-//
 // Rule: former-size-tolerated.
 func TestMachinesOfAdoptedSetAreToleratedForAPeriod(t *testing.T) {
 	h := History{}.Learn(observe(0, 3, 3), limits)
@@ -119,7 +114,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzDecide changes a fleet at random and checks each step against the rules.
+// FuzzDecide changes a fleet at random and checks each step.
 //
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery.
 func FuzzDecide(f *testing.F) {
@@ -154,7 +149,7 @@ func FuzzDecide(f *testing.F) {
 			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
 			check(last)
 		}
-		// Without further changes, the requeues alone bring the fleet to the state that the numbers require.
+		// Requeues alone must bring the fleet to its final state.
 		for range 4 {
 			last.Frozen = frozen
 			d := check(last)

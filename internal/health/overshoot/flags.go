@@ -17,12 +17,12 @@ const (
 
 // Limits define when a fleet has too many machines.
 type Limits struct {
-	// Up is the tolerated number of machines in addition to replicas and surge. It is at least 0.
+	// Up is how many machines beyond replicas and surge are tolerated. It is at least 0.
 	Up int
-	// Down is how many machines below the tolerated number a fleet must be before its freeze ends. It is at most Up,
-	// because otherwise a fleet with exactly the wanted number of machines would stay frozen.
+	// Down is how many machines below the tolerated number end a freeze. It is at most Up. Otherwise a fleet with
+	// exactly the wanted number would stay frozen.
 	Down int
-	// Period is the minimum time between two steps of one fleet. A step is the beginning or the end of a freeze.
+	// Period is the minimum time between two steps of a fleet. A step begins or ends a freeze.
 	Period time.Duration
 }
 
@@ -31,12 +31,12 @@ func (l *Limits) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.Up, "overshoot-tolerance", DefaultUp,
 		"number of machines that a MachineDeployment or MachineSet may have in addition to its replicas and surge. With more, it is frozen and creates no machines")
 	fs.IntVar(&l.Down, "overshoot-recovery", DefaultDown,
-		"how far below the limit of --overshoot-tolerance the number of machines must be for the freeze of a MachineDeployment or MachineSet to end. At most --overshoot-tolerance")
+		"a freeze ends when the number of machines is this far below the limit of --overshoot-tolerance. At most --overshoot-tolerance")
 	fs.DurationVar(&l.Period, "overshoot-check-period", DefaultPeriod,
-		"minimum time between the freeze of a MachineDeployment or MachineSet with too many machines and the end of that freeze. Surplus machines are tolerated for the same time after replicas were reduced")
+		"minimum duration of a freeze because of too many machines. After replicas are reduced, surplus machines are tolerated for the same time")
 }
 
-// Validate returns an error for each flag whose value cannot be used.
+// Validate returns an error for each invalid flag.
 func (l *Limits) Validate() error {
 	var errs []error
 	if l.Up < 0 {

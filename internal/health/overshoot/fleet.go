@@ -15,18 +15,14 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// fleet is a set of owners whose machines are counted together.
 type fleet struct {
-	// deployment is nil for a standalone set, which is then the only one in sets.
+	// deployment is nil for a standalone set, the only one in sets.
 	deployment *v1beta1.MachineDeployment
 	sets       []*v1beta1.MachineSet
-	// live is the number of counted machines of each set.
-	live map[types.UID]int
-	// examined is the number of machines that were examined for the count.
-	examined int
+	live       map[types.UID]int
+	examined   int
 }
 
-// root returns the owner that determines the number of machines.
 func (f *fleet) root() client.Object {
 	if f.deployment != nil {
 		return f.deployment
@@ -34,7 +30,6 @@ func (f *fleet) root() client.Object {
 	return f.sets[0]
 }
 
-// members returns the root and its sets, the root first.
 func (f *fleet) members() []client.Object {
 	var all []client.Object
 	if f.deployment != nil {
@@ -46,8 +41,7 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen reports whether the fleet was frozen by this package. The result depends on the label of the root or, if a
-// user froze the root, on the labels of the sets.
+// frozen reports whether this package froze the fleet. If a user froze the root, the labels of the sets decide.
 func (f *fleet) frozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
@@ -60,7 +54,6 @@ func (f *fleet) frozen() bool {
 	return false
 }
 
-// anyFrozenByUs reports whether any member has the label of this package.
 func (f *fleet) anyFrozenByUs() bool {
 	for _, o := range f.members() {
 		if frozenByUs(o) {
@@ -79,8 +72,8 @@ func (f *fleet) unfreeze() bool {
 	return false
 }
 
-// wanted returns the number of wanted machines. It returns false if the number is invalid. In this case, its owners
-// create no machines either.
+// wanted returns the wanted number of machines, or false if the spec is invalid. In that case, no owner creates
+// machines.
 func (f *fleet) wanted() (int, bool) {
 	if f.deployment == nil {
 		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil
@@ -93,7 +86,6 @@ func (f *fleet) wanted() (int, bool) {
 	return int(replicas) + int(limits.MaxSurge), err == nil
 }
 
-// recorded returns the number of machines in the owners' status.
 func (f *fleet) recorded() int {
 	n := 0
 	for _, set := range f.sets {
@@ -113,7 +105,7 @@ func (f *fleet) count() int {
 	return n
 }
 
-// frozenByUs reports whether the freeze label has the value of this package. A user sets any other value.
+// frozenByUs reports whether the freeze label has this package's value. Users set other values.
 func frozenByUs(o client.Object) bool {
 	return o.GetLabels()[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 }
@@ -123,14 +115,12 @@ func frozen(o client.Object) bool {
 	return ok
 }
 
-// counts reports whether a machine counts towards the size of the fleet. A machine that is being deleted or preserved
-// does not count.
 func counts(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }
 
-// find returns the fleet with the given key, without its machines. It returns nil if the root does not exist or is
-// being deleted, or if the set of the key has an owner.
+// find returns the fleet of a key without its machines. It returns nil if the root is missing or being deleted, or if
+// the key is a set with an owner.
 func find(ctx context.Context, reader client.Reader, key types.NamespacedName, indexed bool) (*fleet, error) {
 	kind, name := split(key)
 	if kind == kindSet {
@@ -167,7 +157,6 @@ func find(ctx context.Context, reader client.Reader, key types.NamespacedName, i
 	return f, nil
 }
 
-// deploymentOf returns the name of the deployment that owns a set, or an empty string for a standalone set.
 func deploymentOf(set client.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == kindDeployment {
 		return owner.Name
@@ -182,8 +171,7 @@ func absent(err error, kind string, name types.NamespacedName) error {
 	return fmt.Errorf("get %s %s: %w", kind, name, err)
 }
 
-// countCached counts the machines in the cache, each of them once. A machine that is being handed over may appear under
-// two sets.
+// countCached counts the machines in the cache, each once. A machine that is being handed over may appear in two sets.
 func (f *fleet) countCached(ctx context.Context, reader client.Reader) error {
 	f.live = map[types.UID]int{}
 	seen := map[types.UID]bool{}
@@ -204,7 +192,7 @@ func (f *fleet) countCached(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// countLive counts the machines at the API server by their owner references, because their labels may have any value.
+// countLive counts the machines at the API server by owner reference, because labels may have any value.
 func (f *fleet) countLive(ctx context.Context, live client.Reader) error {
 	f.live = map[types.UID]int{}
 	machines := &metav1.PartialObjectMetadataList{}

@@ -11,31 +11,26 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// state is what the Reconciler remembers about all fleets.
 type state struct {
 	mu     sync.Mutex
 	fleets map[types.NamespacedName]*fleetState
 	gauge  *prometheus.GaugeVec
 }
 
-// fleetState is what the Reconciler remembers about one fleet. The queue gives a key to one worker at a time, so only
-// that worker uses the fleetState.
+// fleetState is what the Reconciler remembers about one fleet. Only one worker at a time uses it, because the queue
+// gives a key to one worker.
 type fleetState struct {
-	key     types.NamespacedName
-	root    types.UID
-	history History
-	// sets contains the sets of the fleet at the last check.
-	sets []types.UID
-	// checkAfter is the earliest time at which the machines of the fleet are counted again.
+	key        types.NamespacedName
+	root       types.UID
+	history    History
+	sets       []types.UID
 	checkAfter time.Time
 	frozen     bool
-	// interrupted means that the last step failed after it had written something. The step must be completed, even if the
-	// numbers have changed.
+	// interrupted means that the last step failed after a write. It must be completed even if the numbers have changed.
 	interrupted bool
 }
 
-// noteSets remembers the sets of the fleet. If a set was adopted together with its machines, these machines count as
-// machines that were wanted before.
+// noteSets remembers the sets. Machines of a newly adopted set count towards the former size.
 func (known *fleetState) noteSets(sets []*v1beta1.MachineSet) {
 	uids := make([]types.UID, 0, len(sets))
 	for _, set := range sets {
@@ -53,8 +48,7 @@ func newState(gauge *prometheus.GaugeVec) *state {
 	return m
 }
 
-// get returns a copy of the state of a fleet. The state is empty if the fleet is new, or if its root was replaced by
-// another object of the same name.
+// get returns a copy of the state of a fleet. It is empty for a new fleet or a new root of the same name.
 func (m *state) get(key types.NamespacedName, root types.UID) *fleetState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +59,6 @@ func (m *state) get(key types.NamespacedName, root types.UID) *fleetState {
 	return &fleetState{key: key, root: root}
 }
 
-// put stores the state of a fleet.
 func (m *state) put(known *fleetState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

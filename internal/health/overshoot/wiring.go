@@ -17,13 +17,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// The kinds of root objects.
 const (
 	kindSet        = "MachineSet"
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the key of a fleet. The key contains the kind, because a deployment and a set may have the same name.
+// keyOf returns the key of a fleet. It includes the kind, because a deployment and a set may have the same name.
 func keyOf(kind, namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: kind + "/" + name}
 }
@@ -61,8 +60,7 @@ func fleetOfSet(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// fleetOfMachine finds the fleet of a machine by its owner reference. The labels of a machine that another program
-// created may have any value.
+// fleetOfMachine finds the fleet by owner reference, because labels may have any value.
 func (r *Reconciler) fleetOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != kindSet {
@@ -78,7 +76,6 @@ func (r *Reconciler) fleetOfMachine(ctx context.Context, o client.Object) []reco
 	return requests[len(requests)-1:]
 }
 
-// ownerChanged drops updates that change neither the number of wanted machines nor a freeze.
 func ownerChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -88,7 +85,6 @@ func ownerChanged() predicate.Predicate {
 	}}
 }
 
-// numberChanged drops updates that do not change the number of machines that count.
 func numberChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || counts(e.ObjectOld) != counts(e.ObjectNew) ||

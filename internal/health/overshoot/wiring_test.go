@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A fleet is checked when the number of machines, the wanted number or a freeze may have changed. Progress of machines
-// and changes of a status do not trigger a check.
+// Progress of machines and status changes trigger no check.
 //
 // Rule: freeze-confirmed-live.
 func TestPredicates(t *testing.T) {
@@ -51,7 +50,7 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// A deployment and a set of the same name have different keys. A set that has a deployment triggers a check of the
+// A deployment and a set of the same name have different keys. A set with a deployment triggers a check of the
 // deployment.
 func TestFleetKeys(t *testing.T) {
 	keys := func(o client.Object) (names []string) {

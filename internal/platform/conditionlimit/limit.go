@@ -1,6 +1,7 @@
-// Package conditionlimit limits the number of conditions of an object to the number that the schema allows. Any client
-// that may write a status can add conditions. If an object had too many conditions, the API server would reject
-// every status that a controller writes.
+// Package conditionlimit keeps the number of conditions of an object within the limit of its schema.
+//
+// Any client that may write a status can add conditions. With too many conditions, the API server rejects every status
+// update by a controller.
 package conditionlimit
 
 import (
@@ -11,14 +12,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Kind describes the conditions of the objects of one kind. Own lists the conditions that Machinist itself writes.
-// Most is the maximum number of conditions that the schema allows.
+// Kind describes the conditions of one kind of objects. Own lists the condition types that Machinist writes. Most is
+// the maximum number of conditions in the schema.
 type Kind struct {
 	Own  []string
 	Most int
 }
 
-// Kinds of the API. Fleet is for MachineSets and MachineDeployments.
+// Kinds of the API. Fleet stands for MachineSets and MachineDeployments.
 var (
 	Machine = Kind{Most: 32, Own: []string{
 		v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate,
@@ -40,8 +41,8 @@ var (
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )
 
-// Apply makes room for all conditions that Machinist itself writes. If there are too many conditions of other writers,
-// it keeps the first of them and removes the rest. The order of the remaining conditions does not change.
+// Apply makes room for all conditions that Machinist writes. If the list is too long, Apply removes the last conditions
+// of other writers. The order of the remaining conditions does not change.
 func (k Kind) Apply(list []metav1.Condition) []metav1.Condition {
 	capacity, others := k.Most-len(k.Own), 0
 	return slices.DeleteFunc(list, func(c metav1.Condition) bool {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// named returns conditions of the types.
 func named(types ...string) (list []metav1.Condition) {
 	for _, t := range types {
 		list = append(list, metav1.Condition{Type: t})
@@ -41,7 +40,7 @@ func TestApplyLeavesRoomForAllOwnConditions(t *testing.T) {
 	}
 }
 
-// Own must list all conditions of Machinist, because Apply may remove a condition that is not listed.
+// Apply may remove a condition that Own does not list.
 func TestOwnListsEveryConditionOfTheAPI(t *testing.T) {
 	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own, Budget.Own)
 	for _, file := range []string{"conditions.go", "machine_conditions.go"} {

@@ -16,10 +16,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Lifetime is the time during which a credential is valid. A zero time means that the time is not known.
+// Lifetime is the period in which a credential is valid. A zero time means that the time is unknown.
 type Lifetime struct{ Begin, End time.Time }
 
-// OfCertificate returns the lifetime of the first certificate in PEM, or the zero value if there is none.
+// OfCertificate returns the lifetime of the first certificate in a PEM file, or the zero value if there is none.
 func OfCertificate(pem []byte) Lifetime {
 	certificates, err := certutil.ParseCertsPEM(pem)
 	if err != nil || len(certificates) == 0 {
@@ -62,8 +62,8 @@ func OfToken(token string) Lifetime {
 	return l
 }
 
-// Metrics export lifetimes. The lifetimes are read at each scrape, so they always belong to the credentials that are in
-// use. A nil *Metrics exports nothing.
+// Metrics exports the lifetimes of credentials. Each scrape reads the lifetimes again, because credentials are renewed.
+// A nil *Metrics exports nothing.
 type Metrics struct {
 	expires, issued *prometheus.Desc
 
@@ -71,7 +71,7 @@ type Metrics struct {
 	read map[string]func() Lifetime
 }
 
-// NewMetrics registers the metrics, or returns the metrics that are already registered.
+// NewMetrics registers the metrics. If they are already registered, it returns the registered ones.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	labels := []string{"credential"}
 	m := &Metrics{read: map[string]func() Lifetime{},
@@ -93,7 +93,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return nil, fmt.Errorf("register the metrics of credentials: %w", err)
 }
 
-// Watch adds a credential to the exported metrics. If the lifetime of the credential has no end, it is not exported.
+// Watch adds a credential to the metrics. A credential without an expiry time is not exported.
 func (m *Metrics) Watch(credential string, read func() Lifetime) {
 	if m == nil {
 		return

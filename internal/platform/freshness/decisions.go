@@ -6,17 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Decisions records, for each object, the generation that a controller of this process wrote last. The controller
-// made the decision about this write with the cache of the process. If a second controller of the process acts on
-// this generation, it uses the same cache. Its cache is therefore at least as new as it was for the decision.
-// Therefore the second controller need not wait until the cache contains the write, and need not read from the API
-// server. The zero value is empty and ready to use. A nil *Decisions records nothing.
+// Decisions records the generation that a controller of this process wrote last for each object.
+//
+// A second controller of the same process uses the same cache. When it acts on a recorded generation, its cache is at
+// least as new as it was when the first controller decided. The second controller therefore needs neither to wait for
+// its cache nor to read from the API server.
+//
+// The zero value is ready to use. A nil *Decisions records nothing.
 type Decisions struct {
 	mu          sync.Mutex
 	generations map[types.UID]int64
 }
 
-// Note records the generation of an object that resulted from a write.
+// Note records the generation of an object after a write.
 func (d *Decisions) Note(object types.UID, generation int64) {
 	if d == nil {
 		return
@@ -29,7 +31,7 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made reports whether the given generation of the object is the generation that was recorded last with Note.
+// Made reports whether Note last recorded this generation for the object.
 func (d *Decisions) Made(object types.UID, generation int64) bool {
 	if d == nil {
 		return false

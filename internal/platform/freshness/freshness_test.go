@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If a controller treats an ambiguous write as failed, it repeats the write, and so creates one machine or set too
-// many.
+// A controller that treats an ambiguous write as failed repeats the write, and creates one machine or set too many.
 //
 // Rules: exact-number-of-machines, first-decision-from-live-lists.
 func TestAmbiguous(t *testing.T) {
@@ -114,8 +113,7 @@ func TestSameObjects(t *testing.T) {
 
 func TestTracker(t *testing.T) {
 	for name, test := range map[string]struct {
-		steps func(*Tracker)
-		// trusted are cache versions that may be trusted. stale are cache versions that must not be trusted.
+		steps          func(*Tracker)
 		trusted, stale []string
 		min            string
 	}{
@@ -159,8 +157,6 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// duringList returns the steps of two workers: while a LIST of the first worker is in progress, the second worker makes
-// an ambiguous write.
 func duringList(record func(*Tracker, Mark, string)) func(*Tracker) {
 	return func(k *Tracker) {
 		began := k.Mark()

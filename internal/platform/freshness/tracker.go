@@ -1,14 +1,12 @@
 package freshness
 
 // Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. A Tracker is not safe for
-// concurrent use. If several workers share a Tracker, the controller must lock it.
+// concurrent use.
 type Tracker struct {
-	// minVersion is the resource version that the cache must have reached. It is "" before the first LIST.
+	// minVersion is the resource version that the cache must have reached. "" means that there was no LIST yet.
 	minVersion string
-	// confirmed means that the cache was compared with live lists, so that it may be trusted whatever its version
-	// is.
+	// confirmed means that the cache was compared with live lists. Its version no longer matters.
 	confirmed bool
-	// ambiguous counts the ambiguous writes.
 	ambiguous int
 }
 
@@ -22,16 +20,16 @@ func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 // needed first.
 func (t *Tracker) MinVersion() string { return t.minVersion }
 
-// Trusts reports whether a cache that is complete up to the resource version may be trusted.
+// Trusts reports whether a cache with the given resource version may be trusted.
 func (t *Tracker) Trusts(cacheVersion string) bool {
 	return t.confirmed || t.minVersion != "" && AtLeastAsNew(cacheVersion, t.minVersion)
 }
 
-// Confirmed reports whether the cache may be trusted whatever its version is.
+// Confirmed reports whether the cache may be trusted at any version.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. If another LIST has already been
-// recorded since the last ambiguous write, Listed keeps the version of that LIST, which is lower.
+// Listed records the resource version of a live LIST that began at the mark. Listed keeps the lower version of an
+// earlier LIST, unless an ambiguous write followed that LIST.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
@@ -46,8 +44,8 @@ func (t *Tracker) Relisted(began Mark, version string) {
 	}
 }
 
-// Confirm records that the cache was at least as new as live lists that began at the mark. The caller must have
-// compared the objects in the cache with the objects in the lists.
+// Confirm records that the cache was at least as new as live lists that began at the mark. Before the call, the caller
+// must compare the cached objects with these lists.
 func (t *Tracker) Confirm(began Mark) {
 	if began == t.Mark() {
 		t.confirmed = true

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AtLeastAsNew reports whether a resource version is equal to or later than another resource version. It returns false
-// if one of them is invalid or empty. The two versions may belong to different kinds, because all resource versions
-// count the writes of the same etcd.
+// AtLeastAsNew reports whether a resource version is equal to or later than another one. It returns false if one of
+// them is invalid or empty. The versions may belong to different kinds, because all kinds share the version counter of
+// etcd.
 func AtLeastAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0
@@ -37,9 +37,8 @@ func SameObjects[T client.Object](cached, live []T) bool {
 	return true
 }
 
-// Ambiguous reports whether a write may have been carried out although it returned the error. This is the case if there
-// was no response, or if the API server failed while it handled the request. Only a status below 500 means that the
-// request was rejected.
+// Ambiguous reports whether a write may have succeeded although it returned an error. A lost response and a status of
+// 500 or above are ambiguous. A status below 500 means that the API server rejected the request.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false

@@ -23,8 +23,8 @@ const (
 	MachineByNodeName = "machine.nodeName"
 	// MachineByClass finds Machines by the name of their class.
 	MachineByClass = "machine.className"
-	// MachineBySecret finds Machines by the names of the Secrets to which they refer directly. These are the Secrets of an
-	// inline specification, and the Secret with the credentials that were used to create the instance.
+	// MachineBySecret finds Machines by the names of the Secrets to which they refer directly: the Secrets of an inline
+	// specification, and the Secret with the credentials that created the instance.
 	MachineBySecret = "machine.secretName"
 	// MachineSetByOwner finds MachineSets by the UID of their controller.
 	MachineSetByOwner = "machineset.controllerUID"
@@ -32,13 +32,13 @@ const (
 	NodeByProviderID = "node.providerID"
 )
 
-// RegisterMachines adds all indexes of Machines. It may be called once per cache.
+// RegisterMachines adds all indexes of Machines. Call it once per cache.
 func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, machines())
 }
 
-// RegisterOwned adds only the indexes of Machines that machinist-manager uses. It needs less memory than
-// RegisterMachines: in an index with unique values, each machine takes about 300 bytes.
+// RegisterOwned adds only the indexes of Machines that machinist-manager uses, to save memory. An index with unique
+// values takes about 300 bytes per Machine.
 func RegisterOwned(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, slices.DeleteFunc(machines(), func(e entry) bool {
 		return e.name != MachineByOwner && e.name != MachineByNodeName
@@ -59,8 +59,8 @@ func RegisterTarget(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 }
 
-// NodeName returns the name of the Machine's Node. If there is no Node yet, it returns the name under which the
-// instance will register. It is "" if neither is known.
+// NodeName returns the name of the Machine's Node. Before the Node exists, NodeName returns the name under which the
+// instance will register. The result is "" if neither name is known.
 func NodeName(m *v1beta1.Machine) string {
 	if m.Status.NodeRef != nil {
 		return m.Status.NodeRef.Name
@@ -71,7 +71,6 @@ func NodeName(m *v1beta1.Machine) string {
 	return ""
 }
 
-// entry is an index of a kind.
 type entry struct {
 	object client.Object
 	name   string

@@ -10,12 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns the objects that a list would contain. Do not change these objects, because other readers share
-// them. The parameter list is an empty list of the kind. The objects in such a list have the type T. After a live
-// list, it contains the resource version of this list.
+// Shared lists objects without copying them, if the reader is the cache of a process. This saves memory for a list of a
+// whole fleet. Do not change the returned objects, because other readers share them.
 //
-// If the reader is the cache of a process, the objects are not copied. This saves memory if the list contains a whole
-// fleet. In this case, the options may only select a namespace and one field, and disable waiting for the process's own
+// The parameter list is an empty list whose items have the type T. After a live list, it contains the resource version.
+// With a cache, the options may only select a namespace and one field, and disable waiting for the process's own
 // writes.
 func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {

@@ -1,11 +1,10 @@
-// Package keylock provides locks for keys. The locks of k8s.io/utils/keymutex share a few mutexes among all keys. A
-// lock of this package never blocks another key. This matters because callers hold a lock while they call an API
-// server, which may not answer for a long time.
+// Package keylock provides locks for keys. A locked key never blocks another key. The locks of k8s.io/utils/keymutex
+// share a few mutexes among all keys, so one slow API server could block unrelated callers.
 package keylock
 
 import "sync"
 
-// Locks contains locks for any number of keys. The zero value is ready to use.
+// Locks contains the locks of all keys. The zero value is ready to use.
 type Locks struct {
 	mu   sync.Mutex
 	keys map[string]*lock
@@ -13,7 +12,7 @@ type Locks struct {
 
 type lock struct {
 	sync.Mutex
-	// users is the number of callers that hold the lock or wait for it; guarded by Locks.mu.
+	// users is the number of callers that hold or await the lock. Locks.mu guards it.
 	users int
 }
 

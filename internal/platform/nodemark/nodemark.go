@@ -1,5 +1,5 @@
-// Package nodemark contains the mark on a Node. The mark identifies the instance of the Node, and therefore proves
-// to which Machine the Node belongs.
+// Package nodemark contains the annotation that identifies the instance of a Node. The annotation proves to which
+// Machine the Node belongs.
 package nodemark
 
 import (
@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Mark identifies the instance of a Node, and the installation to which the instance belongs. It is the value of
-// NodeAnnotationInstance.
+// Mark identifies the instance of a Node and its installation. It is the value of NodeAnnotationInstance.
 type Mark struct {
 	// ClusterID identifies the installation that created the instance. Provider identifies the provider.
 	ClusterID string `json:"cluster"`
@@ -48,7 +47,7 @@ func (i Mark) String() string {
 	return string(text)
 }
 
-// Parse reads the value of the annotation. The result ok is false if the value does not identify an instance.
+// Parse reads the value of the annotation. The result ok is false for an invalid value.
 func Parse(text string) (mark Mark, ok bool) {
 	err := json.Unmarshal([]byte(text), &mark)
 	return mark, err == nil && mark.ClusterID != "" && mark.Provider != "" && mark.ProviderID != ""
@@ -56,10 +55,10 @@ func Parse(text string) (mark Mark, ok bool) {
 
 // Proves reports whether the provider ID of a Node proves that the Node belongs to the Machine.
 //
-// The provider ID in the specification of the Machine is a proof. A class may define a different provider ID for its
-// Nodes. The Machine records this ID only in its status, and any client that may write the status could replace it with
-// the provider ID of another Node. Therefore the ID in the status is a proof only if the Node also has the mark of the
-// Machine's instance. Only clients that may write the Node can set the mark.
+// The provider ID in the spec of the Machine is a proof. A class may define a different provider ID for its Nodes,
+// which the Machine records in its status. Any client that may write the status could replace this ID with the ID of
+// another Node. Therefore the ID in the status is a proof only together with the mark, because only clients that may
+// write the Node can set the mark.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {
 	switch node.Spec.ProviderID {
 	case "":

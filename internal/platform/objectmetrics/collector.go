@@ -1,5 +1,5 @@
-// Package objectmetrics exports metrics that are computed from the objects in a cache at each scrape. Therefore, a
-// series disappears together with its object, and no counters must be updated between two scrapes.
+// Package objectmetrics computes metrics from the cached objects at each scrape. A series therefore disappears together
+// with its object.
 package objectmetrics
 
 import (
@@ -11,28 +11,27 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeout limits the duration of one scrape. A limit is needed because a read from a cache never returns if the
-// cache is not filled.
+// timeout limits one scrape, because a read from an unfilled cache never returns.
 const timeout = 5 * time.Second
 
 // Export exports one series.
 type Export func(desc *prometheus.Desc, value float64, labels ...string)
 
-// Collector exports metrics after Lead has been called. All processes have the same objects in their caches, so
-// only the leader may export the metrics.
+// Collector exports metrics after Lead has been called. Only the leader may export them, because all processes cache
+// the same objects.
 type Collector struct {
 	descs []*prometheus.Desc
 	count func(context.Context, Export) error
 	leads atomic.Bool
 }
 
-// New returns a Collector that calls the function count at each scrape to export the metrics. If count returns an
-// error, the scrape contains only the metrics that count exported before the error.
+// New returns a Collector that calls count at each scrape. If count returns an error, the scrape contains the metrics
+// that count exported before the error.
 func New(count func(context.Context, Export) error, descs ...*prometheus.Desc) *Collector {
 	return &Collector{descs: descs, count: count}
 }
 
-// Lead starts the export, because this process now works on the objects.
+// Lead starts the export. Call it when this process becomes the leader.
 func (c *Collector) Lead() { c.leads.Store(true) }
 
 // Describe implements prometheus.Collector.

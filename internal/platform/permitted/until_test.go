@@ -26,7 +26,7 @@ func TestUntil(t *testing.T) {
 	for value, problem := range map[string]string{
 		"2026-01-01T13:00:00Z": "",
 		"2026-01-02T12:00:00Z": "",
-		"2026-01-02T12:00:01Z": "more than 24h0m0s ahead",
+		"2026-01-02T12:00:01Z": "more than 24h0m0s in the future",
 		"2026-01-01T12:00:00Z": "is in the past",
 		"2025-12-31T12:00:00Z": "is in the past",
 		"tomorrow":             `"tomorrow" is not a time such as`,

@@ -21,47 +21,38 @@ import (
 )
 
 const (
-	// resultLifetime is how long an answer of the cluster is cached.
 	resultLifetime = time.Minute
-	// maxResults is the maximum number of cached answers.
-	maxResults = 256
-	// resultTimeout is how long the process waits for the cluster's answer.
-	resultTimeout = 10 * time.Second
-	// unknownPerSecond and unknownAtOnce limit how often this process asks the cluster about requests that the
-	// cluster has not recently allowed. Therefore unauthorized clients cannot cause many requests to the API
-	// server.
+	maxResults     = 256
+	resultTimeout  = 10 * time.Second
+	// unknownPerSecond and unknownAtOnce limit how often this process asks the cluster about new requests. Without this
+	// limit, unauthorized clients could cause many requests to the API server.
 	unknownPerSecond, unknownAtOnce = 2, 10
-	// A request that the cluster has allowed is exempt from this limit. maxAllowed is the maximum number of exempt
-	// requests, and allowedLifetime is the duration of an exemption.
+	// maxAllowed and allowedLifetime limit the allowed requests that are exempt from this rate limit.
 	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
-// access authorizes requests for metrics. It authenticates a client by its bearer token, and asks the control
-// cluster whether the client has permission to read the path. The filter of controller-runtime does the same, but
-// it uses the libraries of the API server, which double the size of the binary.
+// access authorizes requests for metrics. It authenticates a client by its bearer token, and asks the control cluster
+// whether the client may read the path. The filter of controller-runtime does the same, but doubles the size of the
+// binary.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowed contains the questions to which the cluster recently answered yes. unknown limits the rate of all other
+	// allowed contains the questions that the cluster recently answered with yes. unknown limits the rate of all other
 	// questions.
 	allowed *cache.LRUExpireCache
 	unknown *rate.Limiter
 	clock   cache.Clock
 }
 
-// metricsPath is the only path that is served.
 const metricsPath = "/metrics"
 
-// question asks the cluster whether the client with a bearer token may send a request. The question contains a hash
-// of the token instead of the token itself.
+// question asks whether the owner of a bearer token may send a request. It contains only a hash of the token.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
 }
 
-// filterMetrics returns the filter of the metrics server. The filter asks the cluster of the REST configuration whether
-// a request is allowed.
 func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		reviews, err := authenticationclient.NewForConfigAndClient(config, client)
@@ -101,7 +92,7 @@ func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error
 	}), nil
 }
 
-// authorize returns the status 200, 401, 403 or 404. If there were too many unknown requests, it returns 429.
+// authorize returns the status 200, 401, 403 or 404, or 429 after too many unknown requests.
 func (a *access) authorize(r *http.Request) (int, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "bearer") {
@@ -132,7 +123,6 @@ func (a *access) authorize(r *http.Request) (int, error) {
 	return code, err
 }
 
-// ask asks the cluster to which user a token belongs, and whether this user may send the request.
 func (a *access) ask(ctx context.Context, token string, q question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// TestOneNamespaceNeedsNoRightsOutsideOfIt also shows that the process sends no request that requires other rights,
-// because the API server would reject such a request.
+// TestOneNamespaceNeedsNoRightsOutsideOfIt relies on the API server, which would reject a request outside of the
+// namespace.
 func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	c := testConfig(t)
 	c.Namespace = newNamespace(t)
@@ -151,7 +151,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	// The process caches a rejection for a while. Therefore this test repeats only the requests that must succeed.
+	// The process caches rejections, so only requests that must succeed are repeated.
 	eventually(t, func() error {
 		if code, err := get(""); err != nil || code != http.StatusUnauthorized {
 			return fmt.Errorf("without a token: %d, %v, want 401", code, err)
@@ -207,7 +207,6 @@ func TestProfilesAreServedOnlyIfTheFlagIsSet(t *testing.T) {
 					return nil
 				})
 			}
-			// No other server of the process serves profiles.
 			eventually(t, func() error {
 				if got := status(c.MetricsBindAddress); got != http.StatusNotFound {
 					return fmt.Errorf("profiles at the address of the metrics: %d, want 404", got)

@@ -47,7 +47,6 @@ func TestManyProbesCostOneRequest(t *testing.T) {
 	}
 }
 
-// reviews authenticates the token "good" and no other.
 type reviews struct {
 	authenticationclient.TokenReviewInterface
 	asked int
@@ -60,7 +59,6 @@ func (r *reviews) Create(_ context.Context, review *authenticationv1.TokenReview
 	return review, nil
 }
 
-// rights allows everything.
 type rights struct {
 	authorizationclient.SubjectAccessReviewInterface
 }
@@ -71,8 +69,8 @@ func (rights) Create(_ context.Context, review *authorizationv1.SubjectAccessRev
 	return review, nil
 }
 
-// A client without rights can cause only a few requests to the API server, whatever tokens or paths it tries. Clients
-// that were allowed before can still read the metrics.
+// A client without rights can cause only a few requests to the API server, with any tokens and paths. Clients that were
+// allowed before can still read the metrics.
 //
 // Rule: anonymous-requests-limited.
 func TestUnauthorizedClientsCauseFewRequests(t *testing.T) {

@@ -14,15 +14,14 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// comparePeriod is the time between two comparisons of the cache with the API server's objects.
 const comparePeriod = 50 * time.Millisecond
 
 // CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It stops
-// waiting when ctx ends. CaughtUp lists the metadata of each kind once. Call it at the end of an outage. At this
-// time, the API server answers requests, but the watches may still be interrupted.
+// waiting when ctx ends. Call it at the end of an outage, because watches may still be interrupted when the API server
+// answers again.
 //
-// Kinds that are cached as metadata are not compared, because they only trigger controllers. A cache that is not filled
-// yet is not compared either, because it cannot be read.
+// CaughtUp lists the metadata of each kind once. It skips caches that are not filled yet, and kinds that are cached as
+// metadata, because these only trigger controllers.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	if !c.Synced() {
 		return nil
@@ -58,13 +57,13 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 	return nil
 }
 
-// missingEvent describes an event that a cache has not received, although a live list contains the effect of the event.
-// It returns "" if there is no such event.
+// missingEvent describes an event that a live list reflects and the cache has not received. It returns "" if there is
+// no such event.
 //
-// The resource version of the cache may be lower than the resource version of the list. A resource version counts
-// the writes of all kinds. If a watch has no events, its resource version advances only about once a minute.
-// Events arrive in order. Therefore, if the cache is as new as every object in the list, it contains all changes of
-// these objects. Deletions need another check, because a deleted object is not in the list.
+// The versions of the cache and the list cannot be compared. A resource version counts the writes of all kinds, and an
+// idle watch advances only about once a minute. Events arrive in order. A cache that is as new as every listed object
+// therefore contains all changes of these objects. Deletions need another check, because the list does not contain
+// deleted objects.
 func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataList) string {
 	seen := cached.LastStoreSyncResourceVersion()
 	if freshness.AtLeastAsNew(seen, live.ResourceVersion) {
@@ -83,7 +82,7 @@ func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataLis
 		if err != nil {
 			continue
 		}
-		// If an object in the cache is not newer than the list, but is not in the list, the object was deleted.
+		// An object that is missing from a newer list was deleted.
 		key := toolscache.MetaObjectToName(o).String()
 		if !exists[key] && freshness.AtLeastAsNew(live.ResourceVersion, o.GetResourceVersion()) {
 			return key + " was deleted"

@@ -21,7 +21,6 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// cuttableWatches is a transport that can interrupt all watches. It does not interrupt other requests.
 type cuttableWatches struct {
 	next http.RoundTripper
 
@@ -86,7 +85,7 @@ type body struct {
 	cut    <-chan struct{}
 }
 
-// Read implements io.Reader. It discards data that arrives after the interruption.
+// Read implements io.Reader. After an interruption, it discards data.
 func (b *body) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	select {
@@ -102,8 +101,6 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// clusterWithCuttableWatches returns the target cluster with its Nodes in the cache, and the transport that can
-// interrupt its watches.
 func clusterWithCuttableWatches(t *testing.T) (*Cluster, *cuttableWatches) {
 	t.Helper()
 	watches := &cuttableWatches{cut: make(chan struct{})}
@@ -128,7 +125,6 @@ func clusterWithCuttableWatches(t *testing.T) (*Cluster, *cuttableWatches) {
 	return c, watches
 }
 
-// newNode creates a node and deletes it at the end of the test.
 func newNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	nodes := clientset(t, planes.target.Config()).CoreV1().Nodes()
@@ -144,8 +140,7 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// The API server answers, but the watches are interrupted, so the cache is outdated. CaughtUp must detect every kind of
-// difference, and must return as soon as the cache has caught up.
+// CaughtUp must detect every kind of difference while the watches are interrupted, and return once they have caught up.
 //
 // Rule: outage-ends-with-caches.
 func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
@@ -202,8 +197,7 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			!strings.Contains(err.Error(), step.difference) {
 			t.Errorf("without watches: %v, want the difference %q", err, step.difference)
 		}
-		// No other write follows, so the resource version of the cache stays lower than the resource version of the
-		// list.
+		// Without another write, the cache stays at a lower resource version than the list.
 		watches.restore()
 		if err := within(patience); err != nil {
 			t.Errorf("with watches: %v", err)
@@ -212,7 +206,7 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// CaughtUp must not wait because of writes of other kinds, or because a watch without events is interrupted.
+	// Neither writes of other kinds nor an interrupted watch without events may block CaughtUp.
 	watches.interrupt()
 	defer watches.restore()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}
@@ -225,8 +219,7 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 	}
 }
 
-// After five failures, an informer with the default backoff would wait for at least 13 seconds before its next attempt.
-// After more failures, it would wait for a minute.
+// With the default backoff, an informer would wait at least 13 seconds after five failures, and later a minute.
 //
 // Rule: outage-ends-with-caches.
 func TestACacheCatchesUpSoonAfterALongOutage(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// child is a Process that runs in a separate operating system process.
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -70,7 +69,6 @@ func startChild(t *testing.T, role, namespace string) *child {
 	return c
 }
 
-// waitForLine waits until the child prints a line with the prefix.
 func (c *child) waitForLine(prefix string) {
 	c.t.Helper()
 	deadline := time.After(patience)
@@ -96,7 +94,6 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// remaining waits until the child ends. It returns the remaining lines that the child printed, and its exit code.
 func (c *child) remaining() ([]string, int) {
 	c.t.Helper()
 	var printed []string
@@ -137,8 +134,7 @@ func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 	if code != ExitFenced {
 		t.Errorf("exit code %d, want %d", code, ExitFenced)
 	}
-	// The child may have been stopped between the check of the fence and the action. Therefore one action is
-	// allowed.
+	// One action is allowed, because the child may have been stopped between the check of the fence and the action.
 	acts := 0
 	for _, line := range printed {
 		if line == "acting" {

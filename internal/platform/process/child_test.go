@@ -9,14 +9,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// These environment variables turn the test binary into a process for a test.
+// These environment variables turn the test binary into a child process.
 const (
 	childRole       = "PROCESS_TEST_CHILD"
 	childKubeconfig = "PROCESS_TEST_KUBECONFIG"
 	childNamespace  = "PROCESS_TEST_NAMESPACE"
 )
 
-// childConfig returns a configuration with the shortest possible times.
 func childConfig(kubeconfig, namespace string) *Config {
 	c := DefaultConfig("machinist-test")
 	c.ControlKubeconfig, c.TargetKubeconfig = kubeconfig, None
@@ -26,8 +25,8 @@ func childConfig(kubeconfig, namespace string) *Config {
 	return c
 }
 
-// beChild runs a Process that prints "acting" repeatedly while its fence is open. In the role "deaf", the child process
-// continues after the Process has ended.
+// beChild runs a Process that prints "acting" while its fence is open. In the role "deaf", the child continues after
+// its Process has ended.
 func beChild(role string) int {
 	o := testOptions()
 	o.Logger = funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{})

@@ -12,18 +12,16 @@ import (
 )
 
 var (
-	// ErrNotSynced is returned by reads and writes of a cached kind until the cache has been filled for the first time.
-	// The cluster has not been reachable since this process started.
+	// ErrNotSynced is returned for a cached kind until the cache has been filled for the first time. The cluster has
+	// not been reachable since this process started.
 	ErrNotSynced = errors.New("the cache is not filled yet")
-	// ErrBehind is returned by a cached read if the cache does not contain this process's own writes within the read
-	// timeout.
+	// ErrBehind is returned by a cached read if the cache still lacks a write of this process after the read timeout.
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient uses two clients. For cached kinds, it reads and writes with the client consistent, whose reads
-// include its own writes. For other kinds, it writes with the live client.
+// cachedClient reads and writes cached kinds with the client consistent, whose reads include its own writes. It writes
+// other kinds with the live client.
 type cachedClient struct {
-	// Client is the live client.
 	client.Client
 	consistent client.Client
 	cache      *declaredCache
@@ -49,18 +47,16 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 	return c.readWithTimeout(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
 }
 
-// impossibleNamespace is not a valid name of a namespace.
 const impossibleNamespace = "/"
 
-// Shared lists objects for the function index.Shared. Unlike List, it does not copy the objects: it returns pointers to
-// the objects in the cache, which must not be changed. Even without deep copies, List copies 700 bytes of each
-// Machine. While a set of 1,000 Machines is replaced, about 2,000 passes read all of these Machines. With List, the
-// manager and the provider would therefore allocate twice as much memory
+// Shared lists objects for index.Shared. It returns pointers to the cached objects, which must not be changed.
+//
+// List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about 2,000
+// passes read all of them. List would double the memory that the manager and the provider allocate
 // (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
-	// The result of this list is always empty. Like every other list, this list waits until the cache contains this
-	// process's own writes.
+	// This empty list only waits until the cache contains this process's own writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
@@ -68,8 +64,8 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	return c.cache.Shared(ctx, list, o...)
 }
 
-// readable returns an error if a kind is not cached. For such a kind, the client does not read from the API server
-// instead, because each read would cost a request that the caller does not notice.
+// readable returns an error if a kind is not cached. Reading such a kind from the API server instead would hide the
+// cost of a request from the caller.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -78,7 +74,6 @@ func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	return f, err
 }
 
-// readWithTimeout limits how long a read waits for the cache to contain this process's own writes.
 func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, ErrBehind)
 	defer cancel()
@@ -89,8 +84,8 @@ func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(co
 	return err
 }
 
-// writer returns the client that must write an object. All writes of a cached kind must use the same client, and the
-// same Go type as reads of the kind. Otherwise reads do not wait until the cache contains these writes.
+// writer returns the client that must write an object. All writes of a cached kind must use the client and the Go type
+// of its reads. Otherwise reads do not wait until the cache contains these writes.
 func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 	f, err := formOf(object, c.kinds.scheme)
 	if err != nil {
@@ -102,7 +97,7 @@ func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 func (c *cachedClient) writerOf(f form) (client.Client, error) {
 	switch cached := c.kinds.declared[f.GroupVersionKind]; {
 	case cached == "" || cached == asMetadata && f.of == asTyped:
-		// Kinds that are cached as metadata only trigger controllers, so reads need not wait for writes.
+		// Kinds that are cached as metadata only trigger controllers. Their reads need not wait for writes.
 		return c.Client, nil
 	case cached != f.of:
 		return nil, fmt.Errorf("%s is cached as %s: the next read would not wait for a write of %s", f.Kind, cached, f)
@@ -163,8 +158,8 @@ func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	return w.Apply(ctx, configuration, o...)
 }
 
-// applier returns the client that must apply a configuration. A generated configuration is typed. A configuration that
-// was created from an unstructured object implements runtime.Object.
+// applier returns the client that must apply a configuration. Generated configurations are typed. A configuration of an
+// unstructured object implements runtime.Object.
 func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
 	if object, ok := configuration.(runtime.Object); ok {
 		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})
@@ -185,8 +180,8 @@ func (c *cachedClient) SubResource(name string) client.SubResourceClient {
 	return &cachedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
 }
 
-// cachedSubResource updates and patches subresources with the same clients as cachedClient. It reads and creates
-// subresources with the live client.
+// cachedSubResource updates and patches subresources like cachedClient. It reads and creates subresources with the live
+// client.
 type cachedSubResource struct {
 	client.SubResourceClient
 	name   string

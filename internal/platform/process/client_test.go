@@ -88,7 +88,7 @@ func TestAReadEndsIfTheCacheCannotCatchUp(t *testing.T) {
 	p := start(t, c, o, nil)
 	p.elected()
 	api := p.Control().Client
-	// The cache contains only the objects of one namespace, so it never contains this object.
+	// The cache contains only one namespace, so it never contains this object.
 	outside := newClass(newNamespace(t), "outside")
 	if err := api.Create(t.Context(), outside); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,6 @@ func TestAReadEndsIfTheCacheCannotCatchUp(t *testing.T) {
 	if err := api.List(ctx, &v1beta1.MachineClassList{}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrBehind) {
 		t.Errorf("List() with a cancelled context = %v, want context.Canceled", err)
 	}
-	// A newer event of the kind lets reads succeed again.
 	if err := api.Create(t.Context(), newClass(c.Namespace, "inside")); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +166,6 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 		t.Errorf("live: %v", err)
 	}
 
-	// The metadata of a Secret is cached without annotations.
 	eventually(t, func() error {
 		got := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 		if err := cluster.Client.Get(t.Context(), key, got); err != nil {
@@ -182,7 +180,7 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 		return nil
 	})
 
-	// If the cache is typed, an unstructured write must be refused, because the next read would not wait for this write.
+	// The cache is typed. The next read would not wait for an unstructured write.
 	unstructuredClass.SetNamespace(c.LeaderElectionNamespace)
 	unstructuredClass.SetName("unseen")
 	if err := cluster.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(unstructuredClass)); err == nil {

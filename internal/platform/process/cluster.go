@@ -32,46 +32,39 @@ import (
 
 // Cluster provides access to one of the two clusters. Its clients check the fence before each write.
 type Cluster struct {
-	// Client reads the cached kinds from the cache, and waits until the cache contains what this process wrote through
-	// Client. A read of another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads
-	// and writes of cached kinds fail with ErrNotSynced.
+	// Client reads the cached kinds from the cache, and waits until the cache contains its own writes. A read of
+	// another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads and writes of
+	// cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// Live reads from the API server and writes to it, without a cache. If Live writes an object of a cached kind,
-	// a subsequent read with Client may still return the old object.
+	// Live reads and writes without a cache. After a write with Live, a read with Client may still return the old
+	// object.
 	Live client.Client
-	// Cache contains the informers of the cached kinds, and refuses other kinds with ErrNotCached. The setup
-	// function adds indexes to this cache. Reads from this cache do not wait for this process's own writes.
+	// Cache contains the informers of the cached kinds. Other kinds fail with ErrNotCached. The setup function adds
+	// indexes to this cache. Reads from it do not wait for this process's own writes.
 	Cache cache.Cache
-	// Config is the configuration for clients of the cluster. Each client with this configuration checks the fence
-	// before it writes.
+	// Config is the configuration for other clients of the cluster. These clients check the fence before each write.
 	Config *rest.Config
 
-	// unfenced is the configuration for writes that do not require leadership. These are the writes of the Lease and of
-	// events.
+	// unfenced is the configuration for writes without leadership: those of the Lease and of events.
 	unfenced *rest.Config
-	// loaded is the configuration that was read from the kubeconfig file at startup. kubeconfig renews the
-	// credentials of all clients.
+	// loaded is the kubeconfig at startup. The field kubeconfig renews the credentials of all clients.
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
-	// denials contains the rights that the API server has denied to this process.
 	denials *denials
 
-	mapper    meta.RESTMapper
-	discovery *discovery.DiscoveryClient
-	probe     client.Reader // does not queue behind other requests
-	kinds     kinds
-	declared  *declaredCache
-	namespace string        // the only cached one; empty means all
-	filled    chan struct{} // closed when the cache was filled for the first time
-	// onOlderData is as in clusterOptions.
+	mapper      meta.RESTMapper
+	discovery   *discovery.DiscoveryClient
+	probe       client.Reader // does not queue behind other requests
+	kinds       kinds
+	declared    *declaredCache
+	namespace   string        // the only cached one; empty means all
+	filled      chan struct{} // closed when the cache was filled for the first time
 	onOlderData func(error)
 }
 
 type clusterOptions struct {
-	// name is "control" or "target".
-	name string
-	// kubeconfig is nil if the credentials need not be renewed.
+	name        string
 	kubeconfig  *kubeconfig
 	scheme      *runtime.Scheme
 	kinds       []Kind
@@ -81,11 +74,10 @@ type clusterOptions struct {
 	fieldOwner  string
 	fence       *fence.Fence
 	log         logr.Logger
-	// onOlderData is called with an error when the cluster was restored to older data. It may be nil.
+	// onOlderData is called when the cluster was restored to older data. It may be nil.
 	onOlderData func(error)
 }
 
-// newCluster builds a Cluster. It makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
 	denials := newDenials(o.name, config.Host, o.log)
@@ -102,7 +94,6 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A probe of the API server must not wait for other requests.
 	unlimited := rest.CopyConfig(config)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(unlimited, httpClient); err != nil {
@@ -150,8 +141,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// makeReviews creates the clients with which this process asks the cluster about its own rights. They work also without
-// leadership.
+// makeReviews creates the clients that ask the cluster about the rights of this process. They work without leadership.
 func (c *Cluster) makeReviews() error {
 	unlimited := rest.CopyConfig(c.unfenced)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
@@ -167,8 +157,8 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// Loaded returns the current configuration in the cluster's kubeconfig file. Loaded returns an error if the file
-// has never been usable.
+// Loaded returns the current configuration in the kubeconfig file. It returns an error if the file has never been
+// usable.
 func (c *Cluster) Loaded() (*rest.Config, error) {
 	if c.kubeconfig == nil {
 		return c.loaded, nil
@@ -177,8 +167,8 @@ func (c *Cluster) Loaded() (*rest.Config, error) {
 	return config, err
 }
 
-// Synced reports whether the cache has been filled. If the cluster becomes unreachable later, the cache stays
-// filled, but its content becomes outdated.
+// Synced reports whether the cache has been filled. The cache stays filled when the cluster becomes unreachable, but
+// its content becomes outdated.
 func (c *Cluster) Synced() bool {
 	select {
 	case <-c.filled:
@@ -188,11 +178,11 @@ func (c *Cluster) Synced() bool {
 	}
 }
 
-// Filled returns a channel that is closed when the cache was filled for the first time.
+// Filled returns a channel that is closed when the cache has been filled for the first time.
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
-// Ping returns nil if the API server answers GET /readyz and lets this process read the kinds that it caches. Ping
-// stops waiting when ctx ends. Before its first request, it reads the kubeconfig file again.
+// Ping returns nil if the API server answers GET /readyz and lets this process read the cached kinds. Ping stops
+// waiting when ctx ends. It first reads the kubeconfig file again.
 func (c *Cluster) Ping(ctx context.Context) error {
 	c.kubeconfig.check()
 	if err := c.checkReadyz(ctx); err != nil {
@@ -201,9 +191,9 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return c.mayRead(ctx)
 }
 
-// checkReadyz returns nil if the API server answers GET /readyz. The status 429 counts as an answer. The status 403
-// counts as an answer too, because with this status the API server refuses only the access to this path. The status
-// 401 does not count, because it means that the API server does not accept the credentials for any request.
+// checkReadyz returns nil if the API server answers GET /readyz. The statuses 429 and 403 count as answers: 403 only
+// refuses access to this path. The status 401 does not, because the API server then rejects these credentials for every
+// request.
 func (c *Cluster) checkReadyz(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
@@ -220,8 +210,7 @@ func (c *Cluster) checkReadyz(ctx context.Context) error {
 	}
 }
 
-// ServerVersion returns the version of the API server, such as v1.36.3. By default, every client may read the
-// version.
+// ServerVersion returns the version of the API server, such as v1.36.3. By default, every client may read this version.
 func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
@@ -234,10 +223,9 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	return info.GitVersion, nil
 }
 
-// mayRead checks whether this process may list each kind on which the decisions of controllers depend. Without this
-// check, a process that has lost a right would continue to use a cache that no longer changes. The check also
-// detects missing credentials if the API server allows anonymous clients to read /readyz. It ignores all errors
-// except refusals.
+// mayRead checks whether this process may list each kind on which controllers depend. A process without this right
+// would use a cache that no longer changes. The check also detects missing credentials if anonymous clients may read
+// /readyz. mayRead ignores all errors except refusals.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for gvk, of := range c.kinds.declared {
 		if of != asTyped {
@@ -251,14 +239,12 @@ func (c *Cluster) mayRead(ctx context.Context) error {
 	return nil
 }
 
-// metadataListOf returns an empty list of the metadata of a kind.
 func metadataListOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	return list
 }
 
-// failedChecks returns the names of the failed checks in an answer of /readyz. Such an answer lists all checks.
 func failedChecks(answer string) string {
 	var failed []string
 	for line := range strings.Lines(answer) {
@@ -273,8 +259,8 @@ func failedChecks(answer string) string {
 	return strings.Join(failed, ", ")
 }
 
-// makeInformers creates the informers of all cached kinds without starting them. By default, the informer of a kind is
-// created only when the kind is used for the first time.
+// makeInformers creates the informers of all cached kinds without starting them. By default, the first use of a kind
+// would create its informer.
 func (c *Cluster) makeInformers(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		if _, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
@@ -284,7 +270,6 @@ func (c *Cluster) makeInformers(ctx context.Context) error {
 	return nil
 }
 
-// run fills the cache and keeps it up to date until ctx ends. It is called once, after makeInformers.
 func (c *Cluster) run(ctx context.Context) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -297,8 +282,7 @@ func (c *Cluster) run(ctx context.Context) {
 	_ = c.Cache.Start(ctx)
 }
 
-// missingObjects returns an error with the names of the kinds that have not been listed yet. It may be called after
-// makeInformers.
+// missingObjects returns an error with the kinds that have not been listed yet. Call it after makeInformers.
 func (c *Cluster) missingObjects(ctx context.Context) error {
 	if c.Synced() {
 		return nil

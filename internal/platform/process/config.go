@@ -15,10 +15,10 @@ const (
 	None = "none"
 )
 
-// Config contains the settings that a user sets with flags. Environment variables do not change these settings.
+// Config contains the settings that a user sets with flags.
 type Config struct {
-	// Name is the name of the process, such as "machinist-manager". It is also the name of its Lease, its user agent and
-	// its field owner.
+	// Name is the name of the process, such as "machinist-manager". It is also the name of its Lease, its user agent
+	// and its field owner.
 	Name string
 
 	// ControlKubeconfig is the path of the kubeconfig of the control cluster, or InCluster.
@@ -28,37 +28,37 @@ type Config struct {
 	// Namespace is the only namespace of the control cluster in which the process works. Empty means all namespaces.
 	Namespace string
 	// ClusterID marks the instances of this installation in the cloud. Empty means the UID of the control cluster's
-	// namespace kube-system, followed by "/" and Namespace if Namespace is set.
+	// namespace kube-system. If Namespace is set, "/" and Namespace follow the UID.
 	ClusterID string
 
 	// Shards is the number of leaders among which the namespaces of the control cluster are divided. With 0 or 1, one
 	// leader serves all namespaces.
 	Shards int
-	// ShardIndex is the shard that this process serves, counted from 0. It is -1 if it was not set, which is only allowed
-	// with one shard.
+	// ShardIndex is the shard that this process serves, counted from 0. It is -1 if it was not set, which is only
+	// allowed with one shard.
 	ShardIndex int
 
-	// LeaderElect means that the process acts only while it holds a Lease. Disable leader election only if it is
-	// certain that there is just one process.
+	// LeaderElect means that the process acts only while it holds a Lease. Disable leader election only if there is
+	// exactly one process.
 	LeaderElect bool
 	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
 	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster. Otherwise it means Namespace, or
 	// kube-system if Namespace is empty.
 	LeaderElectionNamespace string
-	// LeaseDuration is how long other candidates wait after the last renewal of the Lease that they observed.
+	// LeaseDuration is how long candidates wait after the last renewal that they observed.
 	LeaseDuration time.Duration
-	// RenewDeadline is the time for which the leader may act after its last successful renewal of the Lease.
+	// RenewDeadline is how long the leader may act after its last successful renewal of the Lease.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two renewals by the leader, and between two attempts of a candidate.
+	// RetryPeriod is the time between two renewals by the leader, and between two attempts by a candidate.
 	RetryPeriod time.Duration
 
-	// HealthProbeBindAddress is the address that serves /healthz and /readyz. The value "0" or "" disables the
-	// server, as for the other addresses.
+	// HealthProbeBindAddress is the address that serves /healthz and /readyz. As for the other addresses, "0" or ""
+	// disables the server.
 	HealthProbeBindAddress string
 	// MetricsBindAddress is the address that serves /metrics.
 	MetricsBindAddress string
-	// MetricsSecure means that metrics are served over HTTPS, and only to clients that the control cluster authenticates
-	// and authorizes.
+	// MetricsSecure serves metrics over HTTPS, and only to clients that the control cluster authenticates and
+	// authorizes.
 	MetricsSecure bool
 	// MetricsCertDir is the directory with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is
 	// created at startup.
@@ -75,7 +75,7 @@ type Config struct {
 
 	// StatusCheckPeriod is the time between two checks whether an API server answers.
 	StatusCheckPeriod time.Duration
-	// StatusCheckTimeout is the time within which two consecutive checks of an unreachable cluster fail.
+	// StatusCheckTimeout is the time within which an unreachable cluster fails two consecutive checks.
 	StatusCheckTimeout time.Duration
 
 	// GracefulShutdownTimeout is how long the process waits for running work to end after a signal.
@@ -88,7 +88,6 @@ type Config struct {
 	LogFormat string
 }
 
-// noShard is the ShardIndex if the flag is not set.
 const noShard = -1
 
 // Shard returns the set of namespaces that the process serves.
@@ -99,7 +98,6 @@ func (c *Config) Shard() sharding.Shard {
 	return sharding.Shard{Index: c.ShardIndex, Count: c.Shards}
 }
 
-// DefaultConfig returns the default configuration of a process with the given name.
 func DefaultConfig(name string) *Config {
 	return &Config{
 		Name:                    name,

@@ -16,9 +16,8 @@ import (
 	_ "machinist.dev/machinist/internal/platform/roots" // Images contain no root certificates.
 )
 
-// restConfig loads the configuration that a kubeconfig flag names. If this fails, it does not try another
-// configuration. It also returns the kubeconfig file, so that its credentials can be renewed. For InCluster, the file
-// is nil, because client-go itself renews the credentials of a pod.
+// restConfig loads the configuration of a kubeconfig flag. It also returns the kubeconfig file, so that its credentials
+// can be renewed. The file is nil for InCluster, because client-go renews the credentials of a pod.
 func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config,
 	*kubeconfig, error) {
 	config, file, err := load(flag, path, log)
@@ -28,7 +27,7 @@ func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.L
 	config.UserAgent = userAgent
 	warnings := ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true}
 	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(warnings)
-	// Clients with the same RateLimiter share one limit. A limit in the field QPS would apply to each client separately.
+	// A shared RateLimiter limits all clients together. The field QPS would limit each client separately.
 	config.QPS, config.Burst = -1, 0
 	if qps > 0 {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
@@ -44,8 +43,8 @@ func load(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error)
 	return readKubeconfig(flag, path, log)
 }
 
-// leaseConfig returns the configuration of the client that renews the Lease. It has its own connection and no rate
-// limit, so that other traffic does not delay a renewal. Its timeout leaves time for another attempt before the
+// leaseConfig returns the configuration of the client that renews the Lease. Other traffic must not delay a renewal, so
+// this client has its own connection and no rate limit. Its timeout leaves time for another attempt before the
 // deadline.
 func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config {
 	config := rest.CopyConfig(control)
@@ -55,17 +54,15 @@ func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config
 	config.Timeout = max(renewDeadline/3, time.Second)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
-	// client-go shares connections between configurations with the same credentials and the same dialer.
+	// client-go shares connections between configurations with the same credentials and dialer.
 	config.Dial = (&net.Dialer{Timeout: config.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	return config
 }
 
-// podNamespaceFile is the file in a pod that contains the name of the pod's namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leaderElectionNamespace returns the namespace of the Lease. The default is the namespace of the pod, but only if
-// the pod runs in the control cluster. If the pod runs in another cluster, its namespace may not exist in the
-// control cluster.
+// leaderElectionNamespace returns the namespace of the Lease. The namespace of the pod is the default only in the
+// control cluster. The namespace of a pod in another cluster may not exist there.
 func (c *Config) leaderElectionNamespace() (string, error) {
 	switch {
 	case c.LeaderElectionNamespace != "":
@@ -83,7 +80,7 @@ func (c *Config) leaderElectionNamespace() (string, error) {
 	}
 }
 
-// leaseName returns the name of the Lease. Processes for different namespaces have different Leases.
+// leaseName returns the name of the Lease. Each --namespace has its own Lease.
 func (c *Config) leaseName() string {
 	if c.Namespace == "" {
 		return c.Name

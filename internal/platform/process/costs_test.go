@@ -21,7 +21,6 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// answerSizes is a transport that counts the bytes of answers, except of watches.
 type answerSizes struct {
 	next  http.RoundTripper
 	bytes *int
@@ -38,7 +37,6 @@ func (a answerSizes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// allocated returns how many bytes f allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -48,9 +46,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// If this package uses its own code instead of client-go or controller-runtime, its code must need less memory or
-// traffic. This test logs the figures that the comments on this code contain. The bounds in the test leave room for
-// other versions of the libraries.
+// Code that replaces a part of client-go or controller-runtime must need less memory or traffic. This test logs the
+// figures that comments mention. Its bounds leave room for other versions of the libraries.
 func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	const fleet = 200
 	var answered int
@@ -139,7 +136,6 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	})
 }
 
-// wideMachine returns a Machine in which many fields are set.
 func wideMachine(name string) *v1beta1.Machine {
 	now := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	m := &v1beta1.Machine{

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// declaredCache is a cache that creates informers only for the declared kinds.
+// declaredCache creates informers only for the declared kinds.
 type declaredCache struct {
 	cache.Cache
 	kinds kinds
@@ -65,8 +65,8 @@ func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...c
 	return meta.SetList(list, items)
 }
 
-// Shared returns pointers to the cached objects that a list would contain. They must not be changed. The options may
-// select a namespace and one field.
+// Shared returns pointers to the cached objects of a list, which must not be changed. The options may select a
+// namespace and one field.
 func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.kinds.check(list)
 	if err != nil {
@@ -112,9 +112,8 @@ func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.Group
 	return c.Cache.GetInformerForKind(ctx, gvk, o...)
 }
 
-// IndexField implements client.FieldIndexer. controller-runtime stores two keys for each value: one with the namespace
-// of the object and one for all namespaces. IndexField stores only one key, which saves 300 bytes for each unique
-// value.
+// IndexField implements client.FieldIndexer. controller-runtime stores each value twice: with the namespace of the
+// object, and for all namespaces. IndexField stores one key, which saves 300 bytes for each unique value.
 func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string,
 	values client.IndexerFunc) error {
 	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -130,7 +129,6 @@ func (c *declaredCache) IndexField(ctx context.Context, object client.Object, fi
 	}})
 }
 
-// indexer returns the cached objects of a typed kind.
 func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer, error) {
 	informer, err := c.GetInformerForKind(ctx, f.GroupVersionKind, cache.BlockUntilSynced(false))
 	if err != nil {

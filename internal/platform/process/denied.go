@@ -22,15 +22,11 @@ import (
 )
 
 const (
-	// deniedReminder is the time between two log lines about the same missing right.
 	deniedReminder = 10 * time.Minute
-	// deniedRecheck is the minimum time between two requests that ask the cluster whether a right is missing.
-	deniedRecheck = 5 * time.Second
-	// deniedTimeout is how long the process waits for the cluster's answer.
-	deniedTimeout = 5 * time.Second
+	deniedRecheck  = 5 * time.Second
+	deniedTimeout  = 5 * time.Second
 )
 
-// right is a permission that a request needs.
 type right authorizationv1.ResourceAttributes
 
 // String returns a text such as "update leases.coordination.k8s.io in namespace machinist-system".
@@ -48,10 +44,9 @@ func (r right) String() string {
 	return text
 }
 
-// denials contains the rights that a cluster has denied to this process. If the cluster forbids a request, the
-// cause is either a missing right or an admission check. Therefore this process asks the cluster whether a right is
-// missing. No list of necessary rights is needed for this. The process asks again from time to time, so that it
-// notices when a missing right has been granted.
+// denials contains the rights that a cluster has denied to this process. A request is forbidden because of a missing
+// right or by an admission check, so this process asks the cluster whether the right is missing. It asks again from
+// time to time, to notice when the right has been granted.
 type denials struct {
 	cluster string
 	path    string // of the API server's address
@@ -61,12 +56,10 @@ type denials struct {
 	users   authenticationclient.SelfSubjectReviewInterface
 
 	mu sync.Mutex
-	// The keys of known are rights without the name of an object. Rights to different objects of the same kind are treated
-	// as one right, because few roles grant rights to single objects.
+	// The keys of known are rights without an object name, because few roles grant rights to single objects.
 	known map[right]*denied
 }
 
-// denied describes the right that a forbidden request needs.
 type denied struct {
 	right   right // with the name of the first object
 	since   time.Time
@@ -84,7 +77,7 @@ func newDenials(cluster, host string, log logr.Logger) *denials {
 	return d
 }
 
-// watch wraps the transport of a client, so that denials records the right that is needed for each forbidden request.
+// watch wraps the transport of a client to record the right of each forbidden request.
 func (d *denials) watch(next http.RoundTripper) http.RoundTripper { return denialTransport{next, d} }
 
 type denialTransport struct {
@@ -106,8 +99,8 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 // WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// rightOf returns the right that a request needs. It derives the right from the request in the same way as the API
-// server. It returns false if the request does not access a resource, or if denials itself has sent the request.
+// rightOf returns the right that a request needs, as the API server derives it. It returns false if the request
+// accesses no resource, or if denials itself sent the request.
 func (d *denials) rightOf(r *http.Request) (right, bool) {
 	factory := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api")}
@@ -121,7 +114,6 @@ func (d *denials) rightOf(r *http.Request) (right, bool) {
 		Namespace: info.Namespace, Name: info.Name}, true
 }
 
-// add records the right that a forbidden request needs.
 func (d *denials) add(ctx context.Context, r right) {
 	key := r
 	key.Name = ""
@@ -135,8 +127,8 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing considers only rights for which the function counts returns true. It returns the right that has been
-// missing for the longest time.
+// firstMissing returns the right that has been missing for the longest time. It considers only rights for which counts
+// returns true.
 func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
@@ -150,7 +142,7 @@ func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (ri
 }
 
 // isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck.
-// If the cluster does not answer, the right counts as missing.
+// Without an answer, the right counts as missing.
 func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
 	defer cancel()
@@ -181,9 +173,8 @@ func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	return missing
 }
 
-// essential reports whether the process must have a right in the control cluster in order to be ready. Without the
-// right to write events, the process can still work. If the process must not read a Secret, a condition of the
-// class that refers to the Secret reports the problem.
+// essential reports whether the process needs a right in the control cluster to be ready. The process can work without
+// the right to write events. If it must not read a Secret, a condition of the class reports the problem.
 func essential(r right) bool {
 	return r.Resource != "events" && !(r.Resource == "secrets" && r.Verb == "get")
 }

@@ -18,7 +18,6 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// grant grants rights to a user of the control cluster.
 func grant(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	c := clientset(t, planes.control.Config()).RbacV1()
@@ -56,7 +55,7 @@ func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	c := testConfig(t)
 	c.ControlKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
-	// Several rights are missing at the same time. It is random which of them the process detects first.
+	// Several rights are missing. Which one the process detects first is random.
 	lacks := func(missing string) {
 		t.Helper()
 		p.logs.contain(t, `"This process lacks a right" "cluster"="control" "right"="`+missing+`" "user"="half-installed"`)
@@ -78,8 +77,7 @@ func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	p.logs.contain(t, `"This process now has a right that it lacked" "cluster"="control" "right"="get leases.coordination.k8s.io`)
 }
 
-// Rule missing-right-is-named: if a right is missing in the target cluster, all work that does not need this right
-// continues.
+// Rule missing-right-is-named: without a right in the target cluster, work that does not need the right continues.
 func TestAMissingRightInTheTargetDoesNotChangeReadiness(t *testing.T) {
 	stranger, err := planes.target.UserConfig("target-stranger")
 	if err != nil {
@@ -124,8 +122,6 @@ func TestTheRightOfARequest(t *testing.T) {
 	}
 }
 
-// granted answers each question of denials. It denies access to the resources in the field denies, and allows
-// everything else.
 type granted struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
 	denies []string
@@ -139,7 +135,6 @@ func (g *granted) Create(_ context.Context, review *authorizationv1.SelfSubjectA
 	return review, nil
 }
 
-// named is a process with a user name.
 type named struct {
 	authenticationclient.SelfSubjectReviewInterface
 }
@@ -171,7 +166,7 @@ func TestAMissingRightIsLoggedRepeatedlyUntilItIsGranted(t *testing.T) {
 	}
 	nodes, leases := right{Verb: "list", Resource: "nodes"}, right{Verb: "get", Resource: "leases", Name: "a"}
 	for range 100 {
-		// Admission forbids to create pods.
+		// Admission forbids creating pods.
 		for _, r := range []right{nodes, leases, {Verb: "create", Resource: "pods"}} {
 			now = now.Add(time.Millisecond)
 			d.add(t.Context(), r)

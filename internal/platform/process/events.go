@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Events returns a source of the events about objects of a cached kind. The start of a controller does not wait for
-// this source. The source delivers no events until the cache of the cluster has been filled, for example while the
-// cluster is unreachable. Controllers use it for kinds of the target cluster.
+// Events returns a source of events about objects of a cached kind. The start of a controller does not wait for this
+// source. The source delivers no events until the cache of the cluster has been filled. Controllers use it for the
+// target cluster, which may be unreachable.
 func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request],
 	p ...predicate.TypedPredicate[T]) source.Source {
 	return delayedSource{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
 }
 
-// delayedSource is a source that starts in the background when a channel is closed. The controller does not wait for
-// it, because a controller ends the process if one of its sources is not ready in time.
+// delayedSource starts a source in the background when a channel is closed. A controller that waited for the source
+// would end the process after a timeout.
 type delayedSource struct {
 	source.Source
 	after <-chan struct{}

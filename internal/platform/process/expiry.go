@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// explainUnauthorized adds an explanation to an error with the status 401 if the credentials in the kubeconfig file
-// have expired. The API server itself does not explain why it rejected the credentials.
+// explainUnauthorized adds the expiry of the credentials to an error with the status 401. The API server does not
+// explain why it rejected the credentials.
 func (k *kubeconfig) explainUnauthorized(err error) error {
 	if k == nil {
 		return err
@@ -30,8 +30,8 @@ func (k *kubeconfig) explainUnauthorized(err error) error {
 		lifetime.End.UTC().Format(time.RFC3339))
 }
 
-// lifetimeOf returns the lifetime of the credential in a configuration, and the kind of this credential. If the
-// lifetime is not known, it returns "" as the kind.
+// lifetimeOf returns the kind and the lifetime of the credential in a configuration. The kind is "" if the lifetime is
+// unknown.
 func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	certificate := config.CertData
 	if len(certificate) == 0 && config.CertFile != "" {
@@ -52,8 +52,8 @@ func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	return "", expiry.Lifetime{}
 }
 
-// watchExpiry exports the lifetimes of the credentials in the kubeconfig files and of the metrics certificate. A pod's
-// own credentials are not exported, because its kubelet renews them.
+// watchExpiry exports the lifetimes of the credentials in the kubeconfig files and of the metrics certificate. The
+// kubelet renews a pod's own credentials, so these are not exported.
 func (p *Process) watchExpiry() error {
 	metrics, err := expiry.NewMetrics(p.options.Registerer)
 	if err != nil {

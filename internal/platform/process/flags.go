@@ -85,10 +85,10 @@ func (c *Config) AddShardFlags(fs *pflag.FlagSet) {
 		"Shard that this process serves, from 0 to --shards minus 1. Required with more than one shard. -1 means not set.")
 }
 
-// clusterID matches cluster IDs that are valid in the tags of every cloud and need no quoting.
+// clusterID matches cluster IDs that are valid in the tags of every cloud without quoting.
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$`)
 
-// Validate returns an error for the flags whose values cannot be used. The error names each of these flags.
+// Validate returns an error that names each flag with an invalid value.
 func (c *Config) Validate() error {
 	var errs []error
 	refuse := func(flag string, value any, why string) {
@@ -164,7 +164,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateShard refuses flags that do not clearly determine which shard the process serves.
+// validateShard rejects flags from which the shard of this process is not clear.
 func (c *Config) validateShard(refuse func(flag string, value any, why string)) {
 	switch last := c.Shards - 1; {
 	case c.Shards < 0 || c.Shards > sharding.Most:
@@ -188,7 +188,7 @@ func (c *Config) validateShard(refuse func(flag string, value any, why string)) 
 	}
 }
 
-// validateLease refuses durations that would let two processes lead. Candidates read the lease duration in whole
+// validateLease rejects durations with which two processes could lead. Candidates read the lease duration in whole
 // seconds.
 func (c *Config) validateLease(refuse func(flag string, value any, why string)) {
 	if c.RetryPeriod <= 0 {
@@ -208,11 +208,9 @@ func (c *Config) validateLease(refuse func(flag string, value any, why string)) 
 	}
 }
 
-// isDisabled reports whether the value of an address flag disables the server.
 func isDisabled(address string) bool { return address == "" || address == "0" }
 
-// verbosity returns the maximum logr verbosity that is logged at a log level. It returns -1 if only errors are
-// logged.
+// verbosity returns the maximum logr verbosity of a log level, or -1 if only errors are logged.
 func verbosity(level string) (int, error) {
 	switch level {
 	case "error":

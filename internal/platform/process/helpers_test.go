@@ -30,11 +30,10 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// patience is how long a test waits for an expected event. It is not a requirement that the event happens within this
-// time.
+// patience is how long a test waits for an expected event. It is not a requirement.
 const patience = 60 * time.Second
 
-// planes contains the two clusters that all tests share. If a test stops an API server, the test must start it again.
+// planes contains the two clusters that all tests share. A test that stops an API server must start it again.
 var planes struct{ control, target *controlplane.ControlPlane }
 
 func TestMain(m *testing.M) {
@@ -87,7 +86,6 @@ func testOptions() Options {
 	}
 }
 
-// testConfig returns the configuration of a process with its own namespace for its Lease.
 func testConfig(t *testing.T) *Config {
 	t.Helper()
 	c := DefaultConfig("machinist-test")
@@ -118,7 +116,6 @@ func newNamespace(t *testing.T) string {
 	return ns.Name
 }
 
-// process is a running Process.
 type process struct {
 	*Process
 	t      *testing.T
@@ -130,7 +127,6 @@ type process struct {
 	code   int
 }
 
-// start runs a Process until the test ends.
 func start(t *testing.T, c *Config, o Options, setup func(*Process) error) *process {
 	t.Helper()
 	p := &process{t: t, logs: &logs{}, ended: make(chan struct{}), exited: make(chan struct{})}
@@ -184,7 +180,6 @@ func (p *process) elected() {
 	}
 }
 
-// stopAndWait stops the process, waits until Run has returned, and returns the error of Run.
 func (p *process) stopAndWait() error {
 	p.t.Helper()
 	p.stop()
@@ -192,7 +187,6 @@ func (p *process) stopAndWait() error {
 	return p.err
 }
 
-// probe returns the status and the body of a probe.
 func (p *process) probe(path string) (int, string) {
 	response, err := http.Get("http://" + p.probes.listener.Addr().String() + path)
 	if err != nil {
@@ -206,7 +200,6 @@ func (p *process) probe(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// probeReports waits until a probe has a status and contains a text.
 func (p *process) probeReports(path string, status int, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
@@ -217,7 +210,6 @@ func (p *process) probeReports(path string, status int, text string) {
 	})
 }
 
-// logs collects the lines that a process logs.
 type logs struct {
 	mu    sync.Mutex
 	lines []string
@@ -245,7 +237,6 @@ func (l *logs) contain(t *testing.T, text string) {
 	})
 }
 
-// eventually repeats a check until it returns no error.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
@@ -263,7 +254,6 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// noGoroutinesLeft checks that all goroutines of a Process and its manager have ended.
 func noGoroutinesLeft(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
@@ -283,7 +273,6 @@ func noGoroutinesLeft(t *testing.T) {
 	})
 }
 
-// fillCache fills a cluster's cache and keeps it up to date until the test ends.
 func fillCache(t *testing.T, c *Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -18,17 +18,15 @@ import (
 const (
 	// IdentityRecord is the name of the ConfigMap that records the cluster ID.
 	IdentityRecord = "machinist-cluster-id"
-	// IdentityOfAll is the key in the ConfigMap under which an installation for all namespaces records its cluster ID. If
-	// an installation is for a single namespace, its key is the name of the namespace, which cannot contain a dot.
+	// IdentityOfAll is the key in the ConfigMap for an installation in all namespaces. An installation in one namespace
+	// uses the name of the namespace, which cannot contain a dot.
 	IdentityOfAll = "all.namespaces"
 )
 
-// identity contains the cluster ID of this installation and the recorded cluster ID.
 type identity struct {
 	id       string
 	recorded string
-	// record is the ConfigMap. The object contains only the name and the UID.
-	record *corev1.ConfigMap
+	record   *corev1.ConfigMap
 }
 
 func (i identity) mismatch() error {
@@ -38,8 +36,8 @@ func (i identity) mismatch() error {
 	return fmt.Errorf("the cluster ID is %q, but %q was recorded when Machinist first ran here: set --cluster-id to %[2]q, or delete the ConfigMap %[3]s if no instance with that ID is left", i.id, i.recorded, IdentityRecord)
 }
 
-// identify determines the cluster ID, and records it if there is no record yet. It may write the record before the
-// process is the leader. This is harmless, because every later process finds the existing record.
+// identify determines the cluster ID, and records it if there is no record yet. It may write before the process is the
+// leader, because later processes keep an existing record.
 func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
 	id := c.ClusterID
 	if id == "" {
@@ -87,8 +85,8 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 // rolesNamespace is the namespace in which the Roles of config/rbac grant access to the Lease and the record.
 const rolesNamespace = "machinist-system"
 
-// explainNamespace adds advice to an error if the process has no rights in a namespace. Usually the cause is that
-// this namespace is the default namespace.
+// explainNamespace adds advice to an error if the process has no rights in a namespace. The namespace is usually a
+// default that the administrator did not choose.
 func (c *Config) explainNamespace(err error, namespace string) error {
 	if !apierrors.IsForbidden(err) || namespace == rolesNamespace {
 		return err
@@ -97,7 +95,6 @@ func (c *Config) explainNamespace(err error, namespace string) error {
 		"run with --leader-election-namespace=%[3]s, or bind the same Roles in %[2]s", err, namespace, rolesNamespace)
 }
 
-// identify determines the identity of this process, stores it, and reports a mismatch.
 func (p *Process) identify(ctx context.Context) error {
 	found, err := identify(ctx, p.core, &p.config, p.namespace)
 	if err != nil {
@@ -116,8 +113,8 @@ func (p *Process) identify(ctx context.Context) error {
 	return nil
 }
 
-// keepIdentity checks the record periodically while this process leads, and creates it again if it was deleted. Without
-// the record, the next process could not detect that its cluster ID differs.
+// keepIdentity checks the record periodically while this process leads, and recreates a deleted record. Without the
+// record, the next process could not detect a changed cluster ID.
 func (p *Process) keepIdentity(ctx context.Context) error {
 	tick := time.NewTicker(p.config.StatusCheckPeriod)
 	defer tick.Stop()
@@ -139,8 +136,8 @@ func (p *Process) keepIdentity(ctx context.Context) error {
 	}
 }
 
-// IdentityRecord returns the ConfigMap that records the cluster ID, for use as the object of events. The result
-// contains only the name and the UID. The result is nil until Run calls the setup function.
+// IdentityRecord returns the ConfigMap with the cluster ID, as the object of events. It contains only the name and the
+// UID, and is nil until Run calls the setup function.
 func (p *Process) IdentityRecord() *corev1.ConfigMap {
 	if i := p.identity.Load(); i != nil {
 		return i.record
@@ -151,10 +148,9 @@ func (p *Process) IdentityRecord() *corev1.ConfigMap {
 // Namespace returns the only namespace of the control cluster in which this installation works. Empty means all.
 func (p *Process) Namespace() string { return p.config.Namespace }
 
-// Shard returns the part of the namespaces that this process serves.
+// Shard returns the namespaces that this process serves.
 func (p *Process) Shard() sharding.Shard { return p.config.Shard() }
 
-// mismatchGauge registers the metric of an identity mismatch, or returns the metric that is already registered.
 func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "machinist_cluster_id_mismatch",

@@ -58,7 +58,6 @@ func TestTheClusterIDIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// An installation for one namespace has its own entry in the record.
 	ofNamespace := *c
 	ofNamespace.Namespace = newNamespace(t)
 	second := start(t, &ofNamespace, testOptions(), nil)
@@ -70,7 +69,6 @@ func TestTheClusterIDIsRecorded(t *testing.T) {
 		t.Errorf("IdentityMismatch() = %v", err)
 	}
 
-	// A cluster ID that differs from the recorded one is a mismatch.
 	renamed := *c
 	renamed.ClusterID = "another"
 	o := testOptions()
@@ -119,7 +117,7 @@ machinist_leader{process="machinist-test"} 1
 	}
 }
 
-// The Roles of config/rbac do not apply to the default namespace.
+// The Roles of config/rbac grant nothing in the default namespace.
 //
 // Rule: namespace-error-names-flag.
 func TestAnErrorInTheDefaultNamespaceNamesTheFlag(t *testing.T) {
@@ -145,8 +143,8 @@ func TestAnErrorInTheDefaultNamespaceNamesTheFlag(t *testing.T) {
 	}
 }
 
-// Without the record, the next process could not detect that its cluster ID differs, and would not find the instances
-// of this installation.
+// Without the record, the next process could use another cluster ID, and would not find the instances of this
+// installation.
 //
 // Rule: cluster-id-record-checked.
 func TestADeletedRecordIsCreatedAgain(t *testing.T) {
@@ -183,8 +181,7 @@ func TestADeletedRecordIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// If another process has written the record in the meantime, this record is valid, because the other process may have
-// been the first one.
+// A record of another process is valid, because that process may have been the first one.
 //
 // Rule: cluster-id-record-checked.
 func TestAChangedRecordIsDetectedWithoutARestart(t *testing.T) {

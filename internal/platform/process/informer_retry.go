@@ -14,13 +14,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// informerRetryPeriod is the time between two attempts to send a request that does not reach an API server.
 const informerRetryPeriod = time.Second
 
 // retried is a ListerWatcher that repeats a request every second until an API server answers. A rejection is an answer
-// too. Without this type, the reflector of client-go would eventually wait 30 to 60 seconds between two attempts.
-// An informer cannot configure this backoff. It would still be waiting after an outage, when other requests succeed
-// again.
+// too.
+//
+// The reflector of client-go eventually waits 30 to 60 seconds between two attempts, and informers cannot configure
+// this. The informer would still be waiting after the end of an outage.
 type retried struct {
 	toolscache.ListerWatcherWithContext
 }
@@ -35,7 +35,6 @@ func (r retried) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	return untilAnswered(ctx, o, r.ListerWatcherWithContext.WatchWithContext)
 }
 
-// untilAnswered repeats a request until an API server answers or ctx ends.
 func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
 	request func(context.Context, metav1.ListOptions) (T, error)) (answer T, err error) {
 	ended := wait.PollUntilContextCancel(ctx, informerRetryPeriod, true, func(ctx context.Context) (bool, error) {
@@ -48,10 +47,9 @@ func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
 	return answer, err
 }
 
-// answered reports whether an error is the answer of an API server. If a proxy answers that it cannot reach the API
-// server, this is not an answer of the API server. A rejection of the credentials does not count, because they may be
-// renewed (rule renewed-kubeconfig-used). A busy API server states in its answer when to try again, and client-go waits
-// for this time.
+// answered reports whether an error is the answer of an API server. The error of a proxy that cannot reach the API
+// server is not. Rejected credentials do not count either, because they may be renewed (rule renewed-kubeconfig-used).
+// client-go itself waits as long as a busy API server demands.
 func answered(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

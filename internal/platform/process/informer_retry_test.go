@@ -14,16 +14,14 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// errRefused is the error of a connection.
 var errRefused = errors.New("connection refused")
 
-// statusError returns the error of client-go for an answer.
 func statusError(status, retryAfter int) error {
 	return apierrors.NewGenericServerResponse(status, http.MethodGet, corev1.Resource("nodes"), "", "", retryAfter, true)
 }
 
-// failing returns a ListerWatcher whose requests fail with the given errors, one after the other, and then succeed. The
-// parameter asked counts the requests.
+// failing returns a ListerWatcher whose requests return the failures in turn, and then succeed. The parameter asked
+// counts the requests.
 func failing(asked *int, failures ...error) retried {
 	next := func() error {
 		if *asked++; *asked <= len(failures) {

@@ -8,11 +8,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// informers builds the informers of a cluster's cache.
 type informers struct {
 	scheme *runtime.Scheme
-	// keep selects the objects to cache. If keep is nil, all objects are cached.
-	keep objectFilter
+	keep   objectFilter
 	// onOlderData is called when the API server has older data than before. It may be nil.
 	onOlderData func(error)
 }

@@ -18,29 +18,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrNotCached is returned by a read from the cache if the kind is not one of the cluster's cached kinds. Use
-// Cluster.Live to read an object of such a kind.
+// ErrNotCached is returned by a cached read of a kind that the cluster does not cache. Read such a kind with
+// Cluster.Live.
 var ErrNotCached = errors.New("this kind is not cached")
 
 // Kind describes a cached kind of objects.
 type Kind struct {
-	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its GroupVersionKind set.
-	// Of a PartialObjectMetadata, only the metadata is cached.
+	// Object is an empty typed object of the kind, or a PartialObjectMetadata with its GroupVersionKind. For a
+	// PartialObjectMetadata, only the metadata is cached.
 	Object client.Object
-	// Transform drops the unused parts of an object before it is stored. Nil means a function of NewTransform.
+	// Transform drops the unused parts of an object before it is stored. Nil means NewTransform.
 	Transform cache.TransformFunc
-	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client: the next
-	// read would wait for them, but they never appear in the cache.
+	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client, because the
+	// next read would wait for them in vain.
 	Labels labels.Selector
-	// Namespaces restricts the cache to the objects in these namespaces. Use it for kinds that the process may not
-	// list in all namespaces. It needs one informer for each namespace. Use it only for kinds that are cached as
-	// metadata, because reads do not wait for this process's own writes. Nil means all namespaces. A process with
-	// Config.Namespace ignores it.
+	// Namespaces restricts the cache to these namespaces, if the process must not list the kind in all namespaces. Each
+	// namespace needs its own informer. Use it only for kinds that are cached as metadata, because reads do not wait
+	// for this process's own writes. Nil means all namespaces. A process with Config.Namespace ignores this field.
 	Namespaces []string
 }
 
-// form is a kind together with the Go representation of its objects: typed, unstructured or metadata only. Each
-// form has its own informer.
+// form is a kind together with the Go representation of its objects: typed, unstructured or metadata only. Each form
+// has its own informer.
 type form struct {
 	schema.GroupVersionKind
 	of representation
@@ -56,7 +55,6 @@ const (
 
 func (f form) String() string { return fmt.Sprintf("%s (%s)", f.Kind, f.of) }
 
-// formOf returns the form of an object, or of the items of a list.
 func formOf(object runtime.Object, scheme *runtime.Scheme) (form, error) {
 	gvk, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
@@ -75,14 +73,13 @@ func formOf(object runtime.Object, scheme *runtime.Scheme) (form, error) {
 	}
 }
 
-// kinds are the kinds that a cluster caches.
 type kinds struct {
 	scheme   *runtime.Scheme
 	declared map[schema.GroupVersionKind]representation
 	byObject map[client.Object]ctrlcache.ByObject
 }
 
-// newKinds checks the declared kinds. A kind with large or secret content may be cached only as metadata.
+// newKinds checks the declared kinds. Kinds with large or secret content may be cached only as metadata.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
 	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{},
 		byObject: map[client.Object]ctrlcache.ByObject{}}
@@ -107,8 +104,8 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		}
 		by := ctrlcache.ByObject{Transform: kind.Transform, Label: kind.Labels}
 		if namespace != "" && namespaced(f.GroupVersionKind) {
-			// client-go turns a selector of the namespace into the path of the request. The option of the cache for namespaces
-			// cannot be used here, because it creates another type of cache that cannot wait for this process's own writes.
+			// client-go turns this selector into the path of the request. The option for namespaces would create
+			// another type of cache, which cannot wait for this process's own writes.
 			by.Field = fields.OneTermEqualSelector("metadata.namespace", namespace)
 		} else if kind.Namespaces != nil {
 			by.Namespaces = map[string]ctrlcache.Config{}
@@ -122,7 +119,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 	return k, nil
 }
 
-// namespaced reports whether the objects of a kind that may be cached belong to a namespace.
+// namespaced reports whether the objects of a cached kind belong to a namespace.
 func namespaced(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
 	case "Node", "Namespace", "Provider", "ClusterRole", "ClusterRoleBinding", "CertificateSigningRequest",
@@ -133,8 +130,8 @@ func namespaced(gvk schema.GroupVersionKind) bool {
 	}
 }
 
-// mapper returns a mapper that knows the declared kinds. It uses another mapper for all other kinds. Because the
-// declared kinds are known, informers and indexes can be created while the API server of the cluster is unreachable.
+// mapper adds the declared kinds to another mapper. Informers and indexes can then be created while the API server is
+// unreachable.
 func (k kinds) mapper(next meta.RESTMapper) meta.RESTMapper {
 	known := meta.NewDefaultRESTMapper(nil)
 	for gvk := range k.declared {
@@ -147,7 +144,6 @@ func (k kinds) mapper(next meta.RESTMapper) meta.RESTMapper {
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, next}}
 }
 
-// check returns the form of an object, or an error if that form is not cached.
 func (k kinds) check(object runtime.Object) (form, error) {
 	f, err := formOf(object, k.scheme)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// leader exports whether this process leads, which means that it was elected and its Lease is certainly still
-// valid.
+// leader exports whether this process was elected and its Lease is certainly still valid.
 type leader struct {
 	*Process
 	desc *prometheus.Desc
@@ -36,7 +35,6 @@ func (l leader) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, value, l.config.Name)
 }
 
-// leads reports whether this process was elected and may act.
 func (p *Process) leads() bool {
 	select {
 	case <-p.manager.Elected():

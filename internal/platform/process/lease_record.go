@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// heldLeases is the annotation of the IdentityRecord that lists all Leases that a process has ever held. The names are
-// separated by commas. If a listed Lease does not exist, it was deleted, and its holder may still rely on it.
+// heldLeases is the annotation of the IdentityRecord that lists all Leases that a process has ever held, separated by
+// commas. If a listed Lease does not exist, it was deleted, and its holder may still rely on it.
 const heldLeases = "machinist.dev/held-leases"
 
-// firstToHold returns fence.Lease.First for a Lease. It returns nil if the process does not record its Leases.
+// firstToHold returns fence.Lease.First for a Lease, or nil if the process does not record its Leases.
 func (p *Process) firstToHold(name string) func(context.Context) (bool, error) {
 	if p.options.NoClusterID {
 		return nil
@@ -28,8 +28,8 @@ func (p *Process) firstToHold(name string) func(context.Context) (bool, error) {
 	}
 }
 
-// recordHeldLeases records the Leases that this process holds. This is necessary because the record may have been
-// deleted, or created later than the Leases.
+// recordHeldLeases records the Leases that this process holds. The record may have been deleted, or created later than
+// the Leases.
 func (p *Process) recordHeldLeases(ctx context.Context) error {
 	if !p.config.LeaderElect {
 		return nil
@@ -43,8 +43,8 @@ func (p *Process) recordHeldLeases(ctx context.Context) error {
 	return nil
 }
 
-// recordLease records that a Lease has been held, and reports whether the Lease had not been recorded before. If
-// two processes record a Lease at the same time, one of them gets a conflict.
+// recordLease records that a Lease has been held, and reports whether it had not been recorded before. If two processes
+// record a Lease at the same time, one of them gets a conflict.
 func (p *Process) recordLease(ctx context.Context, name string) (first bool, err error) {
 	records := p.core.ConfigMaps(p.namespace)
 	record, err := records.Get(ctx, IdentityRecord, metav1.GetOptions{})

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A process that starts after the Lease was deleted has never read it, and the holder may still act.
+// A new process has never read a Lease that was deleted before, but the holder may still act.
 //
 // Rule: unreleased-lease-is-held.
 func TestANewProcessWaitsForALeaseDurationIfTheLeaseWasDeleted(t *testing.T) {

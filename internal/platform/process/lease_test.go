@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a controller for tests. Each of its reconciles runs until its context is cancelled.
+// work is a controller whose reconciles run until their context is cancelled.
 type work struct {
 	begun chan struct{}
 	cause chan error
@@ -43,12 +43,10 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// setup registers the controller. Each new MachineClass triggers it.
 func (w *work) setup(p *Process) error {
 	return builder.ControllerManagedBy(p.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
 }
 
-// begin triggers a reconcile and waits until it runs.
 func (w *work) begin(p *process, namespace string) {
 	p.t.Helper()
 	p.elected()
@@ -58,7 +56,6 @@ func (w *work) begin(p *process, namespace string) {
 	p.wait("the reconcile", w.begun)
 }
 
-// cancelled waits until the reconcile is cancelled and returns the cause.
 func (w *work) cancelled(p *process) error {
 	p.t.Helper()
 	select {
@@ -87,8 +84,8 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// mustNotWrite checks that no client of a process without leadership can write. When the process has ended, the client
-// with a cache may also return other errors.
+// mustNotWrite checks that no client of a process without leadership can write. After the end of the process, the
+// cached client may return other errors.
 func mustNotWrite(t *testing.T, p *process, namespace string) {
 	t.Helper()
 	class := newClass(namespace, "fenced")
@@ -337,8 +334,7 @@ func TestWithoutLeaderElectionThereIsNoLeaseAndNoFence(t *testing.T) {
 	}
 }
 
-// The labels of the Lease contain the version of the leader, and the command line displays this version. The labels
-// need no additional request.
+// The command line reads the version of the leader from the labels of the Lease. The labels need no additional request.
 func TestTheLeaseHasTheVersionOfItsHolder(t *testing.T) {
 	c := testConfig(t)
 	start(t, c, testOptions(), nil).elected()

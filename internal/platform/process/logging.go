@@ -7,9 +7,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// lazyCore is a Core that encodes the common fields of a logger only when a line is written. Each pass of a controller
-// adds the name of an object to its logger, and most passes write no line. If these fields were encoded at once,
-// each pass would cost about 1 KiB of memory.
+// lazyCore encodes the common fields of a logger only when a line is written. Each pass of a controller adds an object
+// to its logger, but most passes write no line. Encoding at once would cost about 1 KiB of memory per pass.
 type lazyCore struct {
 	zapcore.Core
 	fields []zapcore.Field
@@ -35,9 +34,8 @@ func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.With(c.fields).Write(line, fields)
 }
 
-// endingSink suppresses the error "leader election lost" during shutdown. The manager logs this error whenever an
-// elected process ends in an orderly way, although the Lease was not lost. If the Lease was really lost,
-// exitWhenLost reports it.
+// endingSink suppresses the error "leader election lost" during shutdown. The manager logs this error at every orderly
+// end of an elected process. exitWhenLost reports a Lease that was really lost.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

@@ -12,14 +12,12 @@ import (
 )
 
 // placeholderHost is the server of clients that were created before there was a usable kubeconfig file. RFC 2606
-// reserves the domain, so a request to it cannot reach any server.
+// reserves the domain, so requests cannot reach any server.
 const placeholderHost = "kubeconfig.invalid"
 
-// placeholderConfig returns the configuration of clients that are created while there is no usable kubeconfig file.
 func placeholderConfig() *rest.Config { return &rest.Config{Host: "https://" + placeholderHost} }
 
-// toServer returns a transport for requests to the placeholder. It sends these requests to the server of a
-// configuration instead.
+// toServer returns a transport that sends requests for the placeholder to the server of a configuration.
 func toServer(next http.RoundTripper, config *rest.Config) http.RoundTripper {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -50,7 +48,6 @@ func (r redirected) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper gives client-go access to the wrapped transport.
 func (r redirected) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// noKubeconfigError is the error of requests while there is no usable kubeconfig file.
 type noKubeconfigError struct {
 	flag, path string
 	cause      error
@@ -65,7 +62,6 @@ func (e *noKubeconfigError) Error() string {
 
 func (e *noKubeconfigError) Unwrap() error { return e.cause }
 
-// forProbes returns the text that /readyz may show to unauthenticated clients.
 func (e *noKubeconfigError) forProbes() string {
 	if errors.Is(e.cause, fs.ErrNotExist) {
 		return "the file " + e.path + " does not exist yet"
@@ -73,7 +69,6 @@ func (e *noKubeconfigError) forProbes() string {
 	return "the file " + e.path + " cannot be used as a kubeconfig"
 }
 
-// missingKubeconfig returns the noKubeconfigError in err, or nil if err has another cause.
 func missingKubeconfig(err error) error {
 	if missing, ok := errors.AsType[*noKubeconfigError](err); ok {
 		return missing

@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// write replaces the content of the file.
 func (f kubeconfigFile) write(text string) {
 	f.t.Helper()
 	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
@@ -26,9 +25,8 @@ func (f kubeconfigFile) write(text string) {
 	}
 }
 
-// A Secret may be created later than the pod that mounts it, and its content may be corrected later. The process must
-// wait for this. If the process ended instead, it would be restarted repeatedly, and only the log of the last run
-// would contain the cause.
+// A Secret may be created or corrected later than the pod that mounts it. A process that ended instead of waiting would
+// be restarted again and again, and only its last log would contain the cause.
 //
 // Rule: kubeconfig-file-awaited.
 func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
@@ -68,8 +66,7 @@ func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// Rules kubeconfig-file-awaited, start-waits-for-control-cluster: a process does not wait for the target's kubeconfig
-// file.
+// Rules: kubeconfig-file-awaited, start-waits-for-control-cluster.
 func TestAProcessDoesNotWaitForTheTargetsKubeconfig(t *testing.T) {
 	file := newKubeconfigFile(t)
 	c := withFrequentChecks(testConfig(t))
@@ -130,7 +127,7 @@ func TestAKubeconfigFileThatComesLaterMayNameAServerWithAPath(t *testing.T) {
 	}
 }
 
-// An API server answers 401 without a reason. The kubeconfig file may show the reason.
+// An API server answers 401 without a reason, but the kubeconfig file may show it.
 //
 // Rule: refused-credentials-are-outage.
 func TestErrorsNameExpiredCredentials(t *testing.T) {

@@ -16,15 +16,14 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// errOlderData is the error of a cluster whose etcd was restored from an older snapshot. Everything that this process
-// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch
-// that begins at such a version gets no events until the new history has reached the same version. The cache does
-// not contain these new writes, although its version is higher than the version of the API server.
+// errOlderData means that the etcd of a cluster was restored from an older snapshot. The cached objects and versions of
+// this process belong to a history that no longer exists. A watch from such a version gets no events until the new
+// history has reached the same version, so the cache would miss new writes.
 var errOlderData = errors.New("the data of the cluster was restored to an older state")
 
-// olderData compares two resource versions, and returns an error if the data of the API server is older than
-// before. The parameter now is the version of a complete list, and before is a version that was known before the
-// request for this list. Without a restore, an API server never returns an older version.
+// olderData returns an error if the data of the API server is older than before. The parameter now is the version of a
+// complete list. The parameter before is a version that was known before this list began. Without a restore, an API
+// server never returns an older version.
 func olderData(what, now, before string) error {
 	if now == "" || before == "" || freshness.AtLeastAsNew(now, before) || !freshness.AtLeastAsNew(before, now) {
 		return nil
@@ -32,25 +31,23 @@ func olderData(what, now, before string) error {
 	return fmt.Errorf("%w: %s are at version %s, but were at version %s before", errOlderData, what, now, before)
 }
 
-// sameHistory is a ListerWatcher that ends the process if the API server has older data than before. A watch is
-// interrupted when the API server is restarted with other data, and the next watch continues from a known version.
-// Before this next watch, sameHistory lists one object to check that the API server has reached the known version.
-// It also checks the next list after a failed watch.
+// sameHistory is a ListerWatcher that ends the process if the API server has older data than before. A restart with
+// other data interrupts a watch, and the next watch continues from a known version. Before this watch, sameHistory
+// lists one object to check that the API server has reached that version. It also checks the next list after a failed
+// watch.
 type sameHistory struct {
 	toolscache.ListerWatcherWithContext
-	what string // the objects, for the error
-	// onOlderData is called with the error.
+	what        string // the objects, for the error
 	onOlderData func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer has received. listed is the version of the informer's last list. A
-	// watch that begins at this version need not be checked.
+	// seen is the latest version that the informer has received. listed is the version of its last list. A watch from
+	// this version needs no check.
 	seen, listed string
 }
 
-// checkVersion returns an error if the current version of the API server is older than a version that the informer has
-// received. The parameter now is the current version, and is not checked if it is empty. The parameter from is another
-// version that the informer has received.
+// checkVersion returns an error if the version now of the API server is older than a version that the informer has
+// received. An empty version now is not checked. The parameter from is another received version.
 func (h *sameHistory) checkVersion(now, from string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,8 +101,8 @@ func versionOfList(list runtime.Object) string {
 	return ""
 }
 
-// cancelOnOlderData cancels all work when it finds that a cluster has older data than before, so that the process
-// ends. After its restart, it reads everything again. The function returns when ended is closed.
+// cancelOnOlderData cancels all work when a cluster has older data than before, so that the process ends. After its
+// restart, the process reads everything again. The function returns when ended is closed.
 func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan struct{}) {
 	select {
 	case err := <-p.olderData:
@@ -115,7 +112,6 @@ func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan
 	}
 }
 
-// reportOlderData ends the process because of an error that the function olderData returned.
 func (p *Process) reportOlderData(cluster string, err error) {
 	select {
 	case p.olderData <- fmt.Errorf("the %s cluster: %w", cluster, err):

@@ -34,7 +34,6 @@ func TestOlderData(t *testing.T) {
 	}
 }
 
-// fakeAPI is an API server whose objects have a resource version. Its lists may fail.
 type fakeAPI struct {
 	version string
 	fails   error
@@ -56,8 +55,8 @@ func (d *fakeAPI) listWatch(older *error) *sameHistory {
 		}}
 }
 
-// An informer that continues from a version that no longer exists gets no event until the same number of writes has
-// happened again. So its watch must fail.
+// A watch from a version that no longer exists gets no event until the new history reaches this version, so it must
+// fail.
 //
 // Rule: older-data-ends-process.
 func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
@@ -77,7 +76,7 @@ func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*fakeAPI)
 		last func(*sameHistory) error
-		// older is true if the ListerWatcher must report older data. fails is true if the last request must fail.
+		// older means that the ListerWatcher must report older data. fails means that the last request must fail.
 		older, fails bool
 		lists        int // after the first list
 	}{

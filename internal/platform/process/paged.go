@@ -12,18 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// listPage is the number of objects in one page of a live list.
 const listPage = 500
 
-// pagedClient is a client that lists in pages. Pages save memory, because the encoded answer of the API server and the
-// decoded objects are in memory at the same time. All pages of a list contain the objects of the same moment, so the
-// result is the same as without pages.
+// pagedClient lists in pages. Pages save memory, because the encoded answer and the decoded objects are in memory at
+// the same time. All pages show the objects of the same moment.
 type pagedClient struct {
 	client.Client
 	page int64
 }
 
-// List implements client.Reader. If the caller sets a limit, pagedClient sends the list request unchanged.
+// List implements client.Reader. A list with a limit of the caller is sent unchanged.
 func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Limit != 0 || options.Continue != "" {

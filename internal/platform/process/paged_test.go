@@ -45,8 +45,7 @@ func TestAllPagesOfALiveListShowTheSameMoment(t *testing.T) {
 		"with a limit of its own": {[]client.ListOption{client.Limit(100)}, false, 1, ""},
 		"when it takes too long":  {nil, true, 3, "zz-late"},
 	} {
-		// The API server answers such a list from its cache, which may still contain the object that the previous case
-		// deleted.
+		// The API server answers this list from its cache, which may still contain the object of the previous case.
 		var latest v1beta1.MachineClassList
 		if err := direct.List(t.Context(), &latest, client.InNamespace(ns)); err != nil {
 			t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// predecessorFlags are flags of machine-controller-manager. A process that has the flag ours also accepts the old name.
-// Any other process refuses the old name with an error that contains what to set instead.
+// predecessorFlags are flags of machine-controller-manager. A process with the flag ours also accepts the old name. Any
+// other process rejects the old name, and its error contains the text instead.
 var predecessorFlags = []struct{ name, ours, instead string }{
 	{"safety-up", "overshoot-tolerance", "set --overshoot-tolerance of machinist-manager"},
 	{"safety-down", "overshoot-recovery", "set --overshoot-recovery of machinist-manager"},
@@ -34,7 +34,7 @@ func AddPredecessorFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// LogPredecessorFlags logs the name of Machinist for each flag of machine-controller-manager that is set.
+// LogPredecessorFlags logs the new name of each flag of machine-controller-manager that is set.
 func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	for _, f := range predecessorFlags {
 		if fs.Changed(f.name) {
@@ -44,8 +44,8 @@ func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	}
 }
 
-// refusal is the value of a flag of machine-controller-manager that this process does not have. It contains what to
-// set instead.
+// refusal is the value of a flag of machine-controller-manager that this process does not have. It contains what to set
+// instead.
 type refusal string
 
 // Set implements pflag.Value.

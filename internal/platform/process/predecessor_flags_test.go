@@ -12,7 +12,7 @@ func TestFlagsOfMachineControllerManager(t *testing.T) {
 	for _, test := range []struct {
 		arg   string
 		check func(*Config) bool
-		// logged is the name of Machinist's flag in the log. refused is a part of the error.
+		// logged is the logged name of Machinist's flag. refused is a part of the error.
 		logged, refused string
 	}{
 		{arg: "--machine-safety-apiserver-statuscheck-period=2m", logged: "--apiserver-check-period",

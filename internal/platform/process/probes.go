@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// probes serves /healthz and /readyz as soon as Run is called. The manager's own server would not run yet while the
-// process waits for the control cluster. Unauthenticated clients can read the answers, so the answers contain only
-// texts that this package composes, and no raw errors.
+// probes serves /healthz and /readyz as soon as Run is called. The server of the manager would not run while the
+// process waits for the control cluster. Unauthenticated clients can read the answers, so the answers contain no raw
+// errors.
 type probes struct {
 	log      logr.Logger
 	listener net.Listener // nil if disabled
@@ -40,7 +40,6 @@ type notReady string
 
 func (n notReady) Error() string { return string(n) }
 
-// add adds a check to one of the maps of p.
 func (p *probes) add(to map[string]healthz.Checker, name string, check healthz.Checker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,14 +50,13 @@ func (p *probes) add(to map[string]healthz.Checker, name string, check healthz.C
 	return nil
 }
 
-// note adds a line to the answers of /readyz.
 func (p *probes) note(name string, text func(*http.Request) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.notes[name] = text
 }
 
-// listen binds the address, so that an invalid address is reported before anything else happens.
+// listen binds the address. An invalid address is reported before anything else happens.
 func (p *probes) listen(address string) error {
 	if isDisabled(address) {
 		return nil
@@ -70,7 +68,6 @@ func (p *probes) listen(address string) error {
 	return nil
 }
 
-// serve answers probes until ctx ends. If there is no address, it does nothing.
 func (p *probes) serve(ctx context.Context) error {
 	if p.listener == nil {
 		return nil
@@ -117,7 +114,7 @@ func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[strin
 	_, _ = w.Write([]byte(text.String()))
 }
 
-// pingTimeout is how long one ping may take. It is less than the default timeout of a kubelet's probe.
+// pingTimeout is how long one ping may take. The default timeout of a kubelet's probe is longer.
 const pingTimeout = 800 * time.Millisecond
 
 // pingLifetime is how long the result of a ping is reused. Unauthenticated clients can send probes, so a probe must not
@@ -132,14 +129,13 @@ type cachedPing struct {
 	ping func(ctx context.Context) error
 }
 
-// reachable returns nil if the API server answers, or answered less than pingLifetime ago.
 func (p *cachedPing) reachable(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.at.IsZero() && time.Since(p.at) < pingLifetime {
 		return p.err
 	}
-	// Several callers share the result, so the request must not be cancelled when the context of one caller ends.
+	// Other callers share the result, so the end of one caller's context must not cancel the request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
 	p.err = p.ping(ctx)

@@ -39,23 +39,22 @@ import (
 	"machinist.dev/machinist/internal/platform/version"
 )
 
-// Options contains the settings that the program of a process sets in its code. Config contains the settings that users
-// set with flags.
+// Options contains the settings that the code of a program chooses. Config contains the settings of users.
 type Options struct {
 	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
-	// ControlKinds and TargetKinds are the kinds that are cached from each cluster. No other kind is ever cached.
-	// TargetKinds may be set even if there is no target cluster.
+	// ControlKinds and TargetKinds are the only kinds that are cached from each cluster. TargetKinds may be set without
+	// a target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
-	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records the
-	// cluster ID.
+	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
+	// the cluster ID.
 	NoClusterID bool
 	// Required contains the kinds that the control cluster must serve before Run continues. Default: ControlKinds.
 	Required []schema.GroupVersionKind
 	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller
-	// WebhookServer serves admission webhooks. It is started if the setup function calls Manager().GetWebhookServer.
+	// WebhookServer serves admission webhooks. It starts if the setup function calls Manager().GetWebhookServer.
 	WebhookServer webhook.Server
 	// ReadTimeout is how long a cached read waits for this process's own writes. Default: 5 s.
 	ReadTimeout time.Duration
@@ -65,8 +64,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Clock is the clock of the fence. Default: the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Flush sends data that is still queued, such as traces. It is called when all work has ended, and must return within
-	// a second. Optional.
+	// Flush sends queued data such as traces. It is called when all work has ended, and must return within a second.
+	// Optional.
 	Flush func()
 	// Exit ends the process after it lost its Lease. Default: os.Exit.
 	Exit func(code int)
@@ -91,19 +90,18 @@ type Process struct {
 	gauge   prometheus.Gauge
 	watch   *reachability.Watch
 
-	// olderData receives an error when a cluster was restored to older data.
 	olderData chan error
 
 	waitingFor atomic.Pointer[string]
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than the lifetime of any process, for use as a timeout. With this timeout, a
-// controller waits for its caches until they are filled or the process stops.
+// controllerNeverTimesOut is longer than the lifetime of any process. With this timeout, a controller waits for its
+// caches until the process stops.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
-// New builds a Process. It makes no request. It returns an error if Config.Validate returns an error, if a kubeconfig
-// cannot be loaded, if a kind cannot be cached, or if an address cannot be bound.
+// New builds a Process without sending a request. It returns an error for an invalid Config, a kubeconfig that cannot
+// be loaded, a kind that cannot be cached, or an address that cannot be bound.
 func New(c *Config, o Options) (*Process, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -136,7 +134,6 @@ func New(c *Config, o Options) (*Process, error) {
 	return p, nil
 }
 
-// connect builds the two clusters.
 func (p *Process) connect() error {
 	c := &p.config
 	var err error
@@ -172,7 +169,6 @@ func (p *Process) connect() error {
 	return nil
 }
 
-// makeLock creates the lock of the Lease, which reports renewals to the fence.
 func (p *Process) makeLock() error {
 	if !p.config.LeaderElect {
 		return nil
@@ -201,8 +197,8 @@ func (p *Process) makeLock() error {
 	return nil
 }
 
-// leaseLabels returns labels for a Lease. The command line reads from them which program holds the Lease, and which
-// version the program has. The requests that acquire and renew the Lease set these labels too.
+// leaseLabels returns the labels of a Lease. The command line reads the program and the version of the holder from
+// them.
 func leaseLabels(program string) map[string]string {
 	labels := map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": program}
 	// A version such as v1.2.3+dirty is not a valid label value.
@@ -212,7 +208,6 @@ func leaseLabels(program string) map[string]string {
 	return labels
 }
 
-// makeManager creates the manager of the control cluster. Run starts its cache and probes, not the manager.
 func (p *Process) makeManager() error {
 	c, controllers := &p.config, p.options.Controller
 	controllers.CacheSyncTimeout = controllerNeverTimesOut
@@ -259,9 +254,8 @@ func (p *Process) makeManager() error {
 	return nil
 }
 
-// startedCache is a cache that Run starts, so the manager must not start it again. There are two reasons: the manager
-// cannot be stopped while it waits for a cache to fill, and the cache must continue to run until all reconcilers have
-// ended.
+// startedCache prevents the manager from starting the cache, because Run starts it. A manager cannot be stopped while
+// it waits for a cache to fill. The cache must also outlive all reconcilers.
 type startedCache struct{ cache.Cache }
 
 func (startedCache) Start(ctx context.Context) error {
@@ -269,7 +263,6 @@ func (startedCache) Start(ctx context.Context) error {
 	return nil
 }
 
-// addProbes registers the checks of /healthz and /readyz and binds their address.
 func (p *Process) addProbes() error {
 	control := &cachedPing{ping: func(ctx context.Context) error {
 		if err := p.control.checkReadyz(ctx); err != nil {
@@ -336,7 +329,7 @@ func (p *Process) addProbes() error {
 		case p.identity.Load() == nil:
 			return "not known yet"
 		case p.IdentityMismatch() != nil:
-			return "not the recorded one, orphaned instances are not removed"
+			return "not the recorded one: orphaned instances are not removed"
 		default:
 			return "as recorded"
 		}
@@ -344,7 +337,6 @@ func (p *Process) addProbes() error {
 	return errors.Join(append(checks, p.probes.listen(p.config.HealthProbeBindAddress))...)
 }
 
-// forProbes converts an error of a cluster check to an error whose text unauthenticated clients may see.
 func forProbes(err error) error {
 	var shown notReady
 	switch missing, isMissing := errors.AsType[*noKubeconfigError](err); {
@@ -359,7 +351,6 @@ func forProbes(err error) error {
 	}
 }
 
-// makeWatch creates the watch that checks whether the API servers answer.
 func (p *Process) makeWatch() error {
 	frozen, err := reachability.FrozenMetric(p.options.Registerer)
 	if err != nil {
@@ -384,8 +375,7 @@ func (p *Process) addMetrics() (err error) {
 }
 
 // Manager returns the manager of the control cluster, to which controllers are added. It uses the client and the cache
-// of Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence, so use
-// them only for requests that a process may send without being the leader.
+// of Control. GetConfig and GetAPIReader do not check the fence. Use them only for requests that need no leadership.
 func (p *Process) Manager() manager.Manager { return p.manager }
 
 // Control returns the control cluster.
@@ -400,8 +390,7 @@ func (p *Process) Fence() *fence.Fence { return p.fence }
 // Reachability returns the watch that checks whether the clusters answer. It is up to date while Run runs.
 func (p *Process) Reachability() *reachability.Watch { return p.watch }
 
-// OwnNamespace returns the namespace of the control cluster in which the process keeps its own objects, such as its
-// Lease.
+// OwnNamespace returns the namespace of the control cluster that contains the process's own objects, such as its Lease.
 func (p *Process) OwnNamespace() string { return p.namespace }
 
 // ClusterID returns the ID that marks the instances of this installation. It is empty until Run calls the setup
@@ -413,9 +402,8 @@ func (p *Process) ClusterID() string {
 	return ""
 }
 
-// IdentityMismatch returns an error while the cluster ID of this process is unknown, or differs from the cluster ID
-// that was recorded when Machinist first ran here. While it returns an error, instances without a Machine must not be
-// deleted.
+// IdentityMismatch returns an error while the cluster ID is unknown, or differs from the recorded cluster ID. Instances
+// without a Machine must not be deleted during this time.
 func (p *Process) IdentityMismatch() error {
 	if i := p.identity.Load(); i != nil {
 		return i.mismatch()
@@ -423,24 +411,21 @@ func (p *Process) IdentityMismatch() error {
 	return errors.New("the cluster ID is not known yet")
 }
 
-// A recorder sends up to eventBurst events about one object immediately. After that, it sends eventsPerSecond events
-// per second. If an operation fails in a loop, its events must not flood the API server, but a rollout of a
-// thousand machines must be reported completely.
+// A recorder sends up to eventBurst events about one object at once, and eventsPerSecond events per second after that.
+// A failing operation must not flood the API server, but a rollout of a thousand machines must be reported completely.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
 )
 
-// newBroadcaster creates the broadcaster that writes events. Events with different texts are different events. However,
-// if there are more than ten similar events within ten minutes, the broadcaster combines the further events into one.
-// This event has the text of the last event, and states that it is a combination. A recorder of events.k8s.io would
-// instead count all similar events as repeats of the first one, and would lose the other texts.
+// newBroadcaster creates the broadcaster that writes events. Events with different texts stay separate. The broadcaster
+// combines similar events only after ten of them within ten minutes. The combined event has the text of the last one. A
+// recorder of events.k8s.io would count similar events as repeats of the first one, and lose the other texts.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})
 }
 
-// ownManager is a manager with the probes and the events of Process.
 type ownManager struct {
 	manager.Manager
 	probes *probes

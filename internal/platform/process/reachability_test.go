@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// withFrequentChecks changes a configuration so that the process checks its clusters more often than by default.
 func withFrequentChecks(c *Config) *Config {
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	c.StatusCheckPeriod, c.StatusCheckTimeout = 100*time.Millisecond, 3*time.Second
@@ -73,8 +72,7 @@ func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// A cluster that answers must not count as unreachable when the controllers start. Otherwise they would report a freeze
-// at every start.
+// If a cluster that answers counted as unreachable at the start, the controllers would report a freeze at every start.
 //
 // Rule: reachability-by-two-probes.
 func TestAProcessIsNotFrozenWhenItStarts(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"k8s.io/client-go/tools/reference"
 )
 
-// The recorder uses these annotations to pass the action and the related object of an event to the sink. The sink
-// converts the annotations to fields. The recorder of client-go that treats events with different texts as
-// different events has no parameters for an action and a related object.
+// The recorder passes the action and the related object of an event to the sink in these annotations. The sink converts
+// them to fields. This recorder of client-go has no parameters for them.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"
@@ -57,7 +56,6 @@ func (s fieldSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return s.EventSink.Update(withFields(e))
 }
 
-// withFields returns a copy of the event in which the annotations are converted to fields.
 func withFields(e *corev1.Event) *corev1.Event {
 	e = e.DeepCopy()
 	e.Action = e.Annotations[annotationAction]

@@ -20,42 +20,36 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkPeriod is the minimum time between two reads of a kubeconfig file because of failed requests.
+// checkPeriod is the minimum time between two reads of a kubeconfig file after failed requests.
 const checkPeriod = time.Second
 
-// drainLimit is the maximum number of bytes that are read from an unused response, so that the connection can be
-// reused.
+// drainLimit is the maximum number of bytes that are read from an unused response to keep its connection.
 const drainLimit = 64 << 10
 
-// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices when a
-// file that a kubeconfig refers to changes. It does not notice changes of tokens, certificates and keys that are
-// embedded in the kubeconfig.
+// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices changes of
+// the files to which a kubeconfig refers. It does not notice changes of embedded tokens, certificates and keys.
 //
-// When the file changes, the new content is used, except for a new address of the API server. A new address may belong
-// to another cluster, but the caches, the Lease and the recorded cluster ID belong to the first cluster. The methods of
-// a nil *kubeconfig do nothing.
+// A changed file is used, except for a new address of the API server. The new address may belong to another cluster,
+// but the caches, the Lease and the cluster ID belong to the first one. The methods of a nil *kubeconfig do nothing.
 //
-// If the file does not exist or cannot be used yet, the process waits for it, because its Secret may be created or
+// The process waits for a file that does not exist or cannot be used yet, because its Secret may be created or
 // corrected later. Until then every request fails with noKubeconfigError.
 type kubeconfig struct {
 	flag, path string
 	log        logr.Logger
 
 	mu sync.Mutex
-	// hash is the hash of the content that was read last, even if the content could not be used.
+	// hash is the hash of the content that was read last, usable or not.
 	hash [sha256.Size]byte
-	// config is the last usable configuration, or nil if the file was never usable. generation is the number of usable
-	// configurations before config. Clients are created from generation 0, or from placeholderConfig if the file is not
-	// usable at the start.
+	// config is the last usable configuration, or nil. generation counts the usable configurations before config.
+	// Clients are created from generation 0, or from placeholderConfig if the file is not usable at the start.
 	config     *rest.Config
 	generation int
 	checked    time.Time
-	// unusable is the reason why config is nil.
-	unusable error
+	unusable   error
 }
 
-// readKubeconfig reads a kubeconfig file for the first time. It returns the configuration from which clients are
-// created.
+// readKubeconfig reads a kubeconfig file for the first time. It returns the configuration for new clients.
 func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, nil, errors.New("the path is a folder: give the path of the file in it")
@@ -73,7 +67,7 @@ func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconf
 	return rest.CopyConfig(k.config), k, nil
 }
 
-// parseKubeconfig parses content as clientcmd.LoadFromFile does. Its errors do not quote the content.
+// parseKubeconfig parses content like clientcmd.LoadFromFile. Its errors do not quote the content.
 func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("the file is empty")
@@ -95,15 +89,14 @@ func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The following call detects invalid certificates and keys, and referenced files that do not exist.
+	// This detects invalid certificates and keys, and missing referenced files.
 	if _, err := rest.TransportFor(config); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
-// check reads the file again. If the file cannot be used now, for example because it is only half written, check
-// changes nothing. The next call reads the file again.
+// check reads the file again. A file that cannot be used, such as a half-written one, changes nothing.
 func (k *kubeconfig) check() {
 	if k == nil {
 		return
@@ -123,14 +116,12 @@ func (k *kubeconfig) renewedSince(generation int) bool {
 	return k.generation > generation
 }
 
-// readAtMostOncePerPeriod reads the file unless it was read less than checkPeriod ago.
 func (k *kubeconfig) readAtMostOncePerPeriod() {
 	if time.Since(k.checked) >= checkPeriod {
 		k.read()
 	}
 }
 
-// read reads the file and uses its content if it changed and is valid.
 func (k *kubeconfig) read() {
 	k.checked = time.Now()
 	content, err := os.ReadFile(k.path)
@@ -156,7 +147,7 @@ func (k *kubeconfig) read() {
 		return
 	}
 	if err == nil && config.Host != k.config.Host {
-		err = fmt.Errorf("the file names the server %s instead of %s, which needs a restart of the process", config.Host, k.config.Host)
+		err = fmt.Errorf("the file names the server %s instead of %s: restart the process to use it", config.Host, k.config.Host)
 	}
 	if err != nil {
 		k.log.Error(err,
@@ -169,7 +160,6 @@ func (k *kubeconfig) read() {
 	k.log.Info("The kubeconfig file has changed: requests use its credentials from now on", "path", k.path)
 }
 
-// current returns the current configuration and its generation, or an error if there is none yet.
 func (k *kubeconfig) current() (*rest.Config, int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,8 +172,8 @@ func (k *kubeconfig) current() (*rest.Config, int, error) {
 	return k.config, k.generation, nil
 }
 
-// renew makes all clients that are created from a configuration use the current credentials in the file. It must
-// wrap the transport before any other wrapper, and the Dial of the configuration must not be changed afterwards.
+// renew makes all clients of a configuration use the current credentials in the file. It must wrap the transport before
+// any other wrapper. Do not change the Dial of the configuration afterwards.
 func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	if k == nil {
 		return config
@@ -194,14 +184,12 @@ func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	return config
 }
 
-// renewedTransport sends requests with the current credentials in the kubeconfig file.
 type renewedTransport struct {
 	file *kubeconfig
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is the transport for the current generation. In generation 0, client-go itself adds the credentials to
-	// the headers of requests.
+	// next is the transport for the current generation. In generation 0, client-go adds the credentials to requests.
 	next       http.RoundTripper
 	generation int
 }
@@ -214,15 +202,15 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	}
 	response, err := next.RoundTrip(withoutCredentials(request, generation))
 	if err != nil {
-		// The certificate authority may have been renewed. The server may have processed the request, so do not
-		// repeat the request.
+		// The certificate authority may have been renewed. Do not repeat the request, because the server may have
+		// processed it.
 		t.file.renewedSince(generation)
 		return nil, err
 	}
 	if response.StatusCode != http.StatusUnauthorized || !t.file.renewedSince(generation) {
 		return response, nil
 	}
-	// The server has not processed the request, and there are new credentials, so send the request again.
+	// The server has not processed the request, and there are new credentials. Repeat the request.
 	again := request.Clone(request.Context())
 	switch {
 	case request.Body == nil || request.Body == http.NoBody:
@@ -242,7 +230,6 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	return renewed.RoundTrip(withoutCredentials(again, generation))
 }
 
-// current returns the transport for the current generation.
 func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	config, generation, err := t.file.current()
 	if err != nil {
@@ -264,8 +251,8 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	return t.next, generation, nil
 }
 
-// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation. These
-// credentials are outdated, because client-go takes them from the configuration with which the client was created.
+// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation.
+// client-go takes them from the configuration with which the client was created.
 func withoutCredentials(request *http.Request, generation int) *http.Request {
 	if generation == 0 {
 		return request

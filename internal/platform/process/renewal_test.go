@@ -32,7 +32,6 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// kubeconfigFile is a kubeconfig file of a test.
 type kubeconfigFile struct {
 	t    *testing.T
 	path string
@@ -42,7 +41,6 @@ func newKubeconfigFile(t *testing.T) kubeconfigFile {
 	return kubeconfigFile{t, filepath.Join(t.TempDir(), "kubeconfig")}
 }
 
-// withToken writes a file that contains a token.
 func (f kubeconfigFile) withToken(server string, ca []byte, token string) {
 	f.t.Helper()
 	const name = "test"
@@ -57,7 +55,6 @@ func (f kubeconfigFile) withToken(server string, ca []byte, token string) {
 	}
 }
 
-// withCertificate writes a file that contains a client certificate.
 func (f kubeconfigFile) withCertificate(plane *controlplane.ControlPlane, user *rest.Config) {
 	f.t.Helper()
 	c := rest.CopyConfig(plane.Config())
@@ -95,7 +92,6 @@ func newAccount(t *testing.T, plane *controlplane.ControlPlane) account {
 	return a
 }
 
-// token returns a token and a function that invalidates it.
 func (a account) token() (token string, void func()) {
 	a.t.Helper()
 	ctx := a.t.Context()
@@ -152,8 +148,7 @@ func (p *process) wantFrozen(o Options, reason string) {
 	})
 }
 
-// Rules refused-credentials-are-outage, renewed-kubeconfig-used: an invalid token stops the process, and a new token in
-// the file lets the same process continue.
+// Rules: refused-credentials-are-outage, renewed-kubeconfig-used.
 func TestAnInvalidTokenIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	admin := newAccount(t, planes.target)
 	token, void := admin.token()
@@ -222,7 +217,7 @@ func TestAProcessStartsWithRefusedCredentials(t *testing.T) {
 	}
 }
 
-// Rule renewed-kubeconfig-used: a leader continues to lead if its token is renewed in time.
+// Rule: renewed-kubeconfig-used.
 func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 	admin := newAccount(t, planes.control)
 	token, void := admin.token()
@@ -255,7 +250,6 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 	p.probeReports("/readyz", http.StatusOK, "control ok")
 }
 
-// tokenServer is an API server that accepts one token.
 type tokenServer struct {
 	mu     sync.Mutex
 	token  string

@@ -20,15 +20,15 @@ const (
 	releaseWait = 2 * time.Second
 )
 
-// Run runs the process until ctx ends or the Lease is lost. It can be called once.
+// Run runs the process until ctx ends or the Lease is lost. Call it once.
 //
 // Run waits for the control cluster, calls setup, fills the caches and starts the manager. It waits without a time
-// limit until ctx ends. Run does not wait for the target cluster.
+// limit. Run does not wait for the target cluster.
 //
 // When ctx ends, Run cancels all work, waits for it to end, and releases the Lease. It returns an error if some work
-// did not end in time. When the Lease is lost, Run cancels all work. It calls Options.Exit with ExitFenced as soon as
-// the work has ended and Options.Flush has returned, but after 3 seconds at the latest. When a cluster was restored to
-// older data, Run cancels all work and returns an error that reports this.
+// did not end in time. When the Lease is lost, Run cancels all work, waits up to 3 seconds for it and for
+// Options.Flush, and calls Options.Exit with ExitFenced. When a cluster was restored to older data, Run cancels all
+// work and returns an error.
 func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup
@@ -76,7 +76,6 @@ func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (e
 	return p.finish(p.manager.Start(working))
 }
 
-// prepare does everything that must happen before the caches are filled.
 func (p *Process) prepare(ctx context.Context, setup func(context.Context) error) error {
 	if err := p.await(ctx, "the control cluster's API", waitPeriod, p.control.checkReadyz); err != nil {
 		return err
@@ -111,7 +110,7 @@ func (p *Process) prepare(ctx context.Context, setup func(context.Context) error
 	return nil
 }
 
-// unlessEnded returns err, or nil if ctx has ended. In this case, the end of ctx is the cause of the error.
+// unlessEnded returns err, or nil if ctx has ended, because the end of ctx then caused the error.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -119,11 +118,10 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// runTarget waits until the API server of the target cluster answers, and then fills the cache of the cluster. The
-// informers are not started earlier, because an informer that cannot list waits longer after each failed attempt.
+// runTarget waits until the API server of the target cluster answers, and then fills the cache. Informers started
+// earlier would wait longer after each failed list.
 func (p *Process) runTarget(ctx context.Context) {
 	if !p.config.Shard().All() {
-		// The Machines of a shard determine which Nodes belong to the shard.
 		select {
 		case <-p.control.Filled():
 		case <-ctx.Done():
@@ -147,8 +145,8 @@ func (p *Process) finish(err error) error {
 	default:
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Some work is still running, so the Lease is not released and must expire. The fence prevents further writes of this
-		// work, and the work stops when the process ends.
+		// Work is still running, so the Lease must expire instead of being released. The fence prevents further writes,
+		// and the work stops when the process ends.
 		p.log.Error(err, "Not all work ended in time, so the Lease is not released")
 		return err
 	}

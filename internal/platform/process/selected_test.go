@@ -11,8 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A process without instances needs no cluster ID, and does not record one.
-//
 // Rule: cluster-id-recorded.
 func TestAProcessWithoutInstancesRecordsNoClusterID(t *testing.T) {
 	c, o := testConfig(t), testOptions()
@@ -27,7 +25,6 @@ func TestAProcessWithoutInstancesRecordsNoClusterID(t *testing.T) {
 	}
 }
 
-// If a kind has a selector, only selected objects are in memory.
 func TestOnlySelectedObjectsAreCached(t *testing.T) {
 	c, o := testConfig(t), testOptions()
 	selector, err := labels.Parse("machinist.dev/installed-by")

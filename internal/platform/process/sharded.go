@@ -20,10 +20,9 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// objectFilter decides which objects of a cluster an informer caches. Nil means all.
+// objectFilter decides which objects an informer caches. Nil means all.
 type objectFilter func(object metav1.Object) bool
 
-// inShard returns a filter for the objects whose namespace is in a shard.
 func inShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
@@ -31,13 +30,12 @@ func inShard(s sharding.Shard) objectFilter {
 	return func(object metav1.Object) bool { return s.Owns(object.GetNamespace()) }
 }
 
-// nodesOfShard returns a filter that passes the Nodes of a shard's Machines and all Nodes without a Machine.
+// nodesOfShard returns a filter for the Nodes of a shard's Machines and all Nodes without a Machine.
 //
-// The annotations of a Node may name a Machine of another shard, although a Machine of this shard is going to use
-// the Node. This happens when an instance registers under the name of a deleted instance, because the Node still
-// has the annotations of its former Machine. The filter passes such a Node too. If the Machine does not know the
-// name of its instance yet, the filter passes the Node at the Node's next change. A kubelet changes its Node within
-// minutes.
+// A Node may name a Machine of another shard although a Machine of this shard will use it. This happens when an
+// instance registers under the name of a deleted instance, because the Node still has the old annotations. The filter
+// passes such a Node too. If the Machine does not know the name of its instance yet, the filter passes the Node at its
+// next change. A kubelet changes its Node within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
@@ -50,8 +48,8 @@ func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	}
 }
 
-// hasMachine reports whether the cache has a Machine with a value in an index. It returns false if this process does
-// not have the index.
+// hasMachine reports whether an index of the cache contains a Machine with a value. It returns false if this process
+// does not have the index.
 func (p *Process) hasMachine(index, value string) bool {
 	machines, err := p.control.declared.Shared(context.Background(), &v1beta1.MachineList{},
 		client.MatchingFields{index: value})
@@ -59,20 +57,19 @@ func (p *Process) hasMachine(index, value string) bool {
 }
 
 // filteredListWatch is a ListerWatcher that hides the objects that do not pass a filter. An event of a hidden object
-// still advances the resource version of the watch, so that the cache is known to be complete up to that version.
+// still advances the resource version of the watch, so the cache is known to be complete up to this version.
 type filteredListWatch struct {
 	toolscache.ListerWatcherWithContext
 	keep objectFilter
 
 	mu sync.Mutex
-	// passed contains the names of the objects that passed the filter at their last event. If such an object no
-	// longer passes, the cache must delete it. passed is nil if the filter always returns the same result for an
-	// object.
+	// passed contains the names of the objects that passed the filter at their last event. The cache must delete them
+	// when they no longer pass. passed is nil if the filter always returns the same result for an object.
 	passed map[string]bool
 }
 
 // newFilteredListWatch returns a ListerWatcher that filters the objects of lw. The result of the filter may change over
-// time only if the objects have no namespace.
+// time only for objects without a namespace.
 func newFilteredListWatch(lw toolscache.ListerWatcherWithContext, keep objectFilter,
 	namespaced bool) *filteredListWatch {
 	s := &filteredListWatch{ListerWatcherWithContext: lw, keep: keep}
@@ -103,7 +100,6 @@ func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOp
 	}))
 }
 
-// pass reports whether an object passes the filter, and records the result.
 func (s *filteredListWatch) pass(object metav1.Object) bool {
 	passes := s.keep(object)
 	switch {
@@ -122,7 +118,7 @@ func (s *filteredListWatch) WatchWithContext(ctx context.Context, o metav1.ListO
 	if err != nil {
 		return nil, err
 	}
-	// Unlike watch.Filter, the goroutine ends when the watch is stopped, even if the next event is never received.
+	// Unlike with watch.Filter, this goroutine ends with the watch, even if the next event is never received.
 	results := make(chan watch.Event)
 	filtered := watch.NewProxyWatcher(results)
 	go func() {
@@ -147,7 +143,6 @@ func (s *filteredListWatch) WatchWithContext(ctx context.Context, o metav1.ListO
 	return filtered, nil
 }
 
-// translate converts an event of the API server to the event that the cache must receive.
 func (s *filteredListWatch) translate(e watch.Event) watch.Event {
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
@@ -175,7 +170,6 @@ func (s *filteredListWatch) translate(e watch.Event) watch.Event {
 	return bookmark(e.Object, object.GetResourceVersion())
 }
 
-// bookmark returns an event that only advances the resource version of a watch.
 func bookmark(example runtime.Object, version string) watch.Event {
 	empty := reflect.New(reflect.TypeOf(example).Elem()).Interface().(runtime.Object)
 	empty.GetObjectKind().SetGroupVersionKind(example.GetObjectKind().GroupVersionKind())

@@ -7,13 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// otherShardTimeout is how long a list of another shard's namespace may take. A webhook must answer soon.
+// otherShardTimeout limits a list of another shard's namespace, because a webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// Anywhere returns a reader of all namespaces, including namespaces outside of the shard of this process. Webhooks
-// use it, because the API server may call the webhook of any process. It lists a namespace of the shard from the
-// cache, and any other namespace from the API server. Get only reads from the cache, so it does not find objects of
-// other shards.
+// Anywhere returns a reader of all namespaces, including those of other shards. Webhooks use it, because the API server
+// may call any process. List reads namespaces of this shard from the cache, and others from the API server. Get reads
+// only from the cache, so it does not find objects of other shards.
 func (p *Process) Anywhere() client.Reader {
 	if p.config.Shard().All() {
 		return p.control.Cache

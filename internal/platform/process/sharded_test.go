@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// namespaceIn creates a namespace in a shard.
 func namespaceIn(t *testing.T, s sharding.Shard) string {
 	t.Helper()
 	for range 100 {
@@ -29,7 +28,7 @@ func namespaceIn(t *testing.T, s sharding.Shard) string {
 	return ""
 }
 
-// startShard starts the process of one of two shards. All processes of a test have their Leases in one namespace.
+// startShard starts the process of one of two shards. All processes of a test share one namespace for their Leases.
 func startShard(t *testing.T, leases string, shard int) *process {
 	t.Helper()
 	c, o := testConfig(t), testOptions()
@@ -41,7 +40,6 @@ func startShard(t *testing.T, leases string, shard int) *process {
 	})
 }
 
-// classes returns the names of the classes in some namespaces that a process has cached.
 func (p *process) classes(namespaces ...string) []string {
 	p.t.Helper()
 	list := &v1beta1.MachineClassList{}
@@ -57,8 +55,8 @@ func (p *process) classes(namespaces ...string) []string {
 	return names
 }
 
-// Both processes lead at the same time with their own Leases. Each process caches only the objects in its namespaces,
-// whether the objects were created before or after its start.
+// Both processes lead at the same time with their own Leases. Each caches only its namespaces, for objects created
+// before and after its start.
 //
 // Rule: shard-caches-its-own.
 func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
@@ -93,7 +91,6 @@ func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, []string{"before-" + own, "later-" + own}) {
 			t.Errorf("shard %d has cached %v", i, got)
 		}
-		// A webhook is called for objects of any namespace.
 		for _, namespace := range namespaces {
 			list := &v1beta1.MachineClassList{}
 			if err := p.Anywhere().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
@@ -170,12 +167,11 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 	newNode("last", ours)
 	cached("ours", "new", "last")
 
-	// As soon as a Machine of the other shard uses the Node, the Node belongs to that shard.
 	change("new", func(n *corev1.Node) {
 		n.Annotations = map[string]string{v1beta1.NodeAnnotationClusterNamespace: theirs}
 	})
 	cached("ours", "last")
-	// A Machine of this shard registers under a Node name that a Machine of another shard used before.
+	// A Machine of this shard registers under the former Node name of another shard's Machine.
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: ours, Name: "m"}}
 	machine.Spec.Provider, machine.Spec.ProviderID = "sim", "sim:///taken-over"
 	machine.Spec.ProviderSpec = newClass(ours, "").Spec.ProviderSpec
@@ -200,7 +196,7 @@ func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 	shard.elected()
 	c := testConfig(t)
 	c.LeaderElectionNamespace = leases
-	// The process without shards may have a short lease duration, because the shard renews the common Lease every second.
+	// A short lease duration must not help, because the shard renews the common Lease every second.
 	c.LeaseDuration, c.RenewDeadline = 5*time.Second, 3*time.Second
 	unsharded := start(t, c, testOptions(), nil)
 	unsharded.logs.contain(t, "Attempting to acquire leader lease")

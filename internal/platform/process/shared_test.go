@@ -46,7 +46,6 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The process sees its own writes at once.
 		if got := names(client.InNamespace(first)); len(got) != i+1 {
 			t.Fatalf("%d classes after %d were created: %v", len(got), i+1, got)
 		}
@@ -131,7 +130,6 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	if _, err := index.Shared[corev1.Pod](t.Context(), api, &v1beta1.MachineClassList{}); err == nil {
 		t.Error("classes are returned as pods")
 	}
-	// Without a cache, Shared works like any other list.
 	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{},
 		client.InNamespace(first))
 	if err != nil || len(live) != 20 {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// SignalContext returns a context that ends at the first SIGTERM or SIGINT. A second signal ends the process at once
-// with exit(1). A nil exit means os.Exit. The returned function ends the context and stops handling signals.
+// SignalContext returns a context that ends at the first SIGTERM or SIGINT. A second signal calls exit(1). A nil exit
+// means os.Exit. The returned function ends the context and stops handling signals.
 func SignalContext(parent context.Context, exit func(code int)) (context.Context, context.CancelFunc) {
 	if exit == nil {
 		exit = os.Exit
@@ -50,8 +50,8 @@ func SignalContext(parent context.Context, exit func(code int)) (context.Context
 	})
 }
 
-// Logger returns the configured logger, which writes to stderr. It also sets this logger as the global logger of
-// controller-runtime and client-go. It is called once, after the flags were parsed.
+// Logger returns the configured logger, which writes to stderr, and makes it the global logger of controller-runtime
+// and client-go. Call it once, after parsing the flags.
 func (c *Config) Logger() (logr.Logger, error) {
 	logger, err := c.newLogger()
 	if err != nil {

@@ -30,7 +30,6 @@ func startAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	}
 }
 
-// stopAPIServer stops an API server and starts it again when the test ends.
 func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	t.Helper()
 	if err := plane.StopAPIServer(); err != nil {
@@ -121,7 +120,6 @@ func TestStartWaitsForRequiredKindsAndNamesThem(t *testing.T) {
 	p.elected()
 }
 
-// mustReceive waits until the channel contains a request with the name.
 func mustReceive(t *testing.T, events <-chan reconcile.Request, name string) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -162,7 +160,7 @@ func TestAnUnreachableTargetDelaysNothingAndIsUsedOnceReachable(t *testing.T) {
 				return reconcile.Result{}, nil
 			}
 		}
-		// The first controller has sources in both clusters, as the controller of Machines does.
+		// The first controller has sources in both clusters, like the controller of Machines.
 		err := builder.ControllerManagedBy(p.Manager()).Named("classes").For(&v1beta1.MachineClass{}).
 			WatchesRawSource(Events(p.Target(), &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{})).
 			Complete(forward(classes))

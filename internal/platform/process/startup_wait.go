@@ -13,29 +13,25 @@ import (
 )
 
 const (
-	// waitPeriod is the time between two checks for a condition of the start.
 	waitPeriod = time.Second
-	// fillPeriod is the time between two checks of whether a cache is filled.
 	fillPeriod = 50 * time.Millisecond
-	// waitSilence is how long a new cause must persist before it is logged. Most causes at the start end within
-	// this time. Later, the delay limits the number of log lines if the text of an error changes with each check.
-	waitSilence = 3 * time.Second
-	// waitReminder is the time after which an unchanged cause is logged again.
+	// waitSilence is how long a new cause must persist before it is logged. Most causes at the start end earlier. This
+	// delay also limits log lines when the text of an error changes with each check.
+	waitSilence  = 3 * time.Second
 	waitReminder = 15 * time.Second
-	// waitRequest is the timeout of one check, so that a request that hangs is reported.
+	// waitRequest is the timeout of one check, so that a hanging request is reported.
 	waitRequest = 5 * time.Second
 )
 
-// await repeats a check until it returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for.
-// There is no timeout, because a process that ended after a timeout would be restarted and would have to wait
-// again.
+// await repeats a check until it returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for. A
+// process that ended after a timeout would only restart and wait again.
 func (p *Process) await(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
 	p.waitingFor.Store(&what)
 	return p.awaitQuietly(ctx, what, period, missing)
 }
 
-// awaitQuietly repeats a check until it returns no error or ctx ends. It logs the error when it changes, and repeats it
+// awaitQuietly repeats a check until it returns no error or ctx ends. It logs each new error, and an unchanged error
 // every waitReminder.
 func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
@@ -74,7 +70,6 @@ func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Dur
 	}
 }
 
-// missingKinds returns an error that names the required kinds that the control cluster does not serve.
 func (p *Process) missingKinds(ctx context.Context) error {
 	required := p.options.Required
 	if required == nil {
@@ -83,7 +78,6 @@ func (p *Process) missingKinds(ctx context.Context) error {
 	return p.control.missingKinds(ctx, required)
 }
 
-// missingKinds returns an error that names the kinds that the cluster does not serve.
 func (c *Cluster) missingKinds(ctx context.Context, required []schema.GroupVersionKind) error {
 	byVersion := map[schema.GroupVersion][]string{}
 	for _, gvk := range required {

@@ -13,12 +13,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxSiblings is the maximum number of MachineSets for which NewTransform stores the last Machine.
 const maxSiblings = 1000
 
-// NewTransform returns the default cache.TransformFunc, for kinds without a function of their own. It drops managed
-// fields. If Machines of a MachineSet have equal parts, it stores these parts only once. Without this sharing, a
-// Machine in the cache would take almost twice the memory (TestCachedMachineAndNodeAreSmall in bench/micro).
+// NewTransform returns the default cache.TransformFunc. It drops managed fields, and stores equal parts of the Machines
+// of a MachineSet only once. Without sharing, a cached Machine would take almost twice the memory
+// (TestCachedMachineAndNodeAreSmall in bench/micro).
 func NewTransform() toolscache.TransformFunc {
 	siblings := lru.New(maxSiblings) // the last Machine of each MachineSet, by the UID of the set
 	return func(object any) (any, error) {
@@ -39,7 +38,6 @@ func NewTransform() toolscache.TransformFunc {
 	}
 }
 
-// shareWithSibling compares a Machine with another Machine, and shares the memory of all parts that are equal.
 func shareWithSibling(m, sibling *v1beta1.Machine) {
 	share(&m.Labels, sibling.Labels)
 	share(&m.Annotations, sibling.Annotations)
@@ -57,7 +55,6 @@ func shareWithSibling(m, sibling *v1beta1.Machine) {
 	}
 }
 
-// share replaces a value with another value if both are equal.
 func share[T any](own *T, other T) {
 	if equality.Semantic.DeepEqual(*own, other) {
 		*own = other
@@ -65,9 +62,10 @@ func share[T any](own *T, other T) {
 }
 
 // TransformNode is a cache.TransformFunc that keeps only the parts of a Node that controllers read. It removes the
-// heartbeat times of conditions, so that a heartbeat changes only the resource version. Never write such an
-// incomplete Node as a whole. Write a patch of the difference to the cached object, or write an object from a live
-// read. A Node takes only a fifth of the memory that it would take without its managed fields
+// heartbeat times of conditions, so that a heartbeat changes only the resource version.
+//
+// Never update such an incomplete Node as a whole. Patch the difference to the cached object, or update an object from
+// a live read. A cached Node takes a fifth of the memory of a Node without managed fields
 // (TestCachedMachineAndNodeAreSmall).
 func TransformNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
@@ -87,8 +85,8 @@ func TransformNode(object any) (any, error) {
 	return node, nil
 }
 
-// TransformMetadata drops annotations and managed fields. It is the cache.TransformFunc for kinds that are cached
-// as metadata. The annotation of kubectl apply would contain the data of Secrets.
+// TransformMetadata is the cache.TransformFunc for kinds that are cached as metadata. It drops managed fields and
+// annotations, because the annotation of kubectl apply would contain the data of Secrets.
 func TransformMetadata(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetAnnotations(nil)

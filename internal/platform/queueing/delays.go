@@ -2,6 +2,6 @@ package queueing
 
 import "time"
 
-// ConflictDelay is the time after which a controller retries a write that conflicted with a write of another client. If
-// the controller watches the object, the event for the other write usually triggers the controller earlier.
+// ConflictDelay is the time after which a controller retries a conflicting write. If the controller watches the object,
+// the event of the other write usually triggers it earlier.
 const ConflictDelay = time.Second

@@ -9,23 +9,23 @@ import (
 )
 
 // Slots limits how many operations run at the same time, such as creations of instances in a cloud. Workers never
-// block: if there is no free slot for an object, the object waits in a queue of Slots. When a slot becomes free for the
-// object, Slots enqueues the object for its controller.
+// block: an object without a free slot waits in a queue. When a slot becomes free for it, Slots enqueues the object for
+// its controller.
 //
-// An object keeps its slot, or its position in the queue, until the controller calls Release. The controller must call
-// Release when the object no longer needs the slot, even after an error. Otherwise, no other object ever gets the slot.
+// An object keeps its slot or its position in the queue until the controller calls Release, even after an error. A slot
+// that is never released is lost for other objects.
 type Slots struct {
 	limit   int
 	trigger Trigger
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// pending contains the waiting objects in the order of their arrival. If n slots are free, the first n objects
-	// in the queue have already been enqueued for the controller.
+	// pending contains the waiting objects in order of arrival. With n free slots, the first n objects are already
+	// enqueued for the controller.
 	pending []types.NamespacedName
 }
 
-// NewSlots returns a Slots with the given number of slots. There is always at least one slot.
+// NewSlots returns a Slots with the given number of slots, but at least one.
 func NewSlots(limit int) *Slots {
 	return &Slots{limit: max(limit, 1), acquired: map[types.NamespacedName]bool{}}
 }
@@ -33,8 +33,8 @@ func NewSlots(limit int) *Slots {
 // Limit returns the number of slots.
 func (s *Slots) Limit() int { return s.limit }
 
-// Acquire reports whether an object has a slot. If the object has none, Acquire gives it a free slot, unless all free
-// slots are reserved for objects that arrived earlier.
+// Acquire reports whether an object has a slot. It gives the object a free slot, unless all free slots are reserved for
+// objects that arrived earlier.
 func (s *Slots) Acquire(object types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Slots) Acquire(object types.NamespacedName) bool {
 	return true
 }
 
-// Occupy gives a slot to an object whose operation was started by another process, even if no slot is free.
+// Occupy gives a slot to an object whose operation another process started, even if no slot is free.
 func (s *Slots) Occupy(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,7 @@ func (s *Slots) Occupy(object types.NamespacedName) {
 	s.pending = slices.DeleteFunc(s.pending, func(w types.NamespacedName) bool { return w == object })
 }
 
-// Release frees the slot of an object, or removes the object from the queue. If the object neither has a slot nor
-// waits for one, Release does nothing.
+// Release frees the slot of an object, or removes the object from the queue. Releasing an unknown object does nothing.
 func (s *Slots) Release(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// controllerSlots is a Slots together with the queue of a controller.
 type controllerSlots struct {
 	*Slots
 	t     *testing.T
@@ -28,7 +27,6 @@ func newSlots(t *testing.T, limit int) *controllerSlots {
 	return h
 }
 
-// enqueued removes all objects from the queue of the controller, and returns their names.
 func (h *controllerSlots) enqueued() (names []string) {
 	for h.queue.Len() > 0 {
 		request, _ := h.queue.Get()
@@ -78,8 +76,7 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h.wantEnqueued()
 }
 
-// When a process starts, operations that another process started may still be running. The new process must not start
-// an operation until the number of running operations is below the limit.
+// Operations of the previous process may still be running. The new process must count them.
 //
 // Rule: creations-in-flight-limited.
 func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
@@ -97,8 +94,7 @@ func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
 	h.wantEnqueued("d")
 }
 
-// In every order of events, the number of objects with a slot must not exceed the limit, and every waiting object must
-// eventually get a slot.
+// In every order of events, the limit must hold, and every waiting object must eventually get a slot.
 //
 // Rule: creations-in-flight-limited.
 func TestEveryObjectGetsASlotEventually(t *testing.T) {

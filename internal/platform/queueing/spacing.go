@@ -12,18 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Spacing computes the delay before a pass. The pass is triggered by an event of a single object but visits all
-// objects. Without a delay, the creation of n objects would cause up to n passes, and the total cost would grow with
-// the square of n.
+// Spacing computes the delay before a pass over all objects that an event of one object triggers. Without a delay, the
+// creation of n objects would cause up to n passes, and the total cost would grow with the square of n.
 type Spacing struct {
-	// PerObject is the delay for each object that a pass visits. Max is the maximum of the total delay. If there are more
-	// than linearLimit objects, the delay for each object grows with the number of objects.
+	// PerObject is the delay per object. Max limits the total delay. Above linearLimit objects, the delay per object
+	// grows with the number of objects.
 	PerObject, Max time.Duration
 }
 
-// linearLimit is the number of objects up to which a pass takes about the same time for each object. If there are more
-// objects, they no longer fit into the processor's cache. A pass over 3,000 objects takes three to four times as long
-// for each object as a pass over 100 objects.
+// linearLimit is the number of objects that fit into the processor's cache. A pass over 3,000 objects takes three to
+// four times as long per object as a pass over 100 objects.
 const linearLimit = 1000
 
 // For returns the delay before a pass that visits the given number of objects.
@@ -35,9 +33,8 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After returns a handler for events. If an event affects a request, the handler enqueues the request after the
-// delay that the function after returns. If a request is enqueued twice with different delays, it is processed at
-// the earlier time.
+// After returns a handler that enqueues the affected requests of an event. The function after returns the delay of each
+// request. A request that is enqueued twice is processed at the earlier time.
 func After(affected func(context.Context, client.Object) []reconcile.Request,
 	after func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -23,7 +23,6 @@ func TestSpacingGrowsUpToItsLimit(t *testing.T) {
 	}
 }
 
-// delayed is a queue that records the added requests with their delays.
 type delayed struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string

@@ -14,16 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Trigger adds objects to the queue of the controller that watches its Source. Trigger never blocks. If an object is
-// enqueued before the controller starts, the controller reconciles the object as soon as it starts. The zero value of
-// Trigger is ready to use.
+// Trigger adds objects to the queue of the controller that watches its Source. Trigger never blocks. Objects that are
+// enqueued before the controller starts are reconciled at its start. The zero value is ready to use.
 type Trigger struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early map[reconcile.Request]bool
 }
 
-// Enqueue makes the controller reconcile an object. Callers may also call Enqueue before the controller starts.
+// Enqueue makes the controller reconcile an object. Callers may call Enqueue before the controller starts.
 func (t *Trigger) Enqueue(object types.NamespacedName) {
 	request := reconcile.Request{NamespacedName: object}
 	t.mu.Lock()

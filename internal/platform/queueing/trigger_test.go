@@ -17,7 +17,6 @@ type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// newQueue connects a Trigger to a new queue.
 func newQueue(t *testing.T, trigger *Trigger) queue {
 	t.Helper()
 	q := queue{workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}

@@ -6,33 +6,29 @@ import (
 )
 
 const (
-	// failuresUntilUnreachable is how many consecutive checks must fail before a cluster counts as unreachable. A
-	// single request may be lost.
+	// failuresUntilUnreachable is how many consecutive checks must fail, because a single request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is the maximum number of past outages that are stored. A small number is sufficient, because
-	// controllers process an outage soon after it has ended.
+	// maxOutages is the maximum number of stored outages. Controllers process an outage soon after it has ended.
 	maxOutages = 32
 )
 
-// Outage is a period in which an API server did not answer. An outage begins with the last answer before the
-// failure. An outage ends when the server has answered again and the caches of this process have caught up.
+// Outage is a period in which an API server did not answer. It begins with the last answer before the failure. It ends
+// when the server answers again and the caches of this process have caught up.
 type Outage struct{ From, To time.Time }
 
-// State contains what this process knows about an API server.
 type State struct {
-	// Unreachable means that the API server counts as unreachable: it failed two checks in a row and has not answered
-	// since, or it has never answered.
+	// Unreachable means that the API server failed two checks in a row and has not answered since, or that it has never
+	// answered.
 	Unreachable bool
-	// Since is when Unreachable last changed. It is the start of the first failed check while the API server is
-	// unreachable, and the end of the first successful check afterwards.
+	// Since is when Unreachable last changed: the start of the first failed check, or the end of the first successful
+	// check.
 	Since time.Time
-	// Refused means that an unreachable API server did answer, but rejected the credentials of this process. It remains
-	// set while the API server counts as unreachable, because several servers at one address may fail in different ways.
+	// Refused means that an unreachable API server rejected the credentials of this process. It stays set until the end
+	// of the outage, because several servers at one address may fail in different ways.
 	Refused bool
-	// Epoch counts how often Unreachable has changed. If a result was computed in one epoch, it may be wrong in the next
-	// epoch.
+	// Epoch counts the changes of Unreachable. A result of one epoch may be wrong in the next epoch.
 	Epoch uint64
-	// Past contains the outages that have ended, the oldest first. Only the last maxOutages are kept.
+	// Past contains the last maxOutages outages that have ended, the oldest first.
 	Past []Outage
 
 	seen     time.Time // time of the last answer, or of the first check if there was no answer yet
@@ -40,7 +36,7 @@ type State struct {
 	failures int       // failed checks in a row
 }
 
-// Unknown returns the state of an API server before its first check. It counts as unreachable.
+// Unknown returns the state of an API server before its first check. The server counts as unreachable.
 func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
 
 // Known reports whether the API server was checked at least once.
@@ -49,8 +45,8 @@ func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 // Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a check. The check began at the time sent and ended at the time now. An outage begins
-// with the last successful check before it, because the API server may have failed at any time after that check.
+// Observe returns the state after a check that began at sent and ended at now. An outage begins with the last
+// successful check, because the API server may have failed at any time after it.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
 		if s.failures++; s.failures == 1 {
@@ -73,19 +69,18 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials returns the state after a check in which the API server rejected the credentials of
-// this process. For this process, a rejection has the same effects as no answer.
+// ObserveRefusedCredentials returns the state after a check in which the API server rejected the credentials of this
+// process. A rejection counts like a missing answer.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
 	return s
 }
 
-// ExcludeOutages moves the start of a timeout so that the timeout does not advance during outages. The parameter began
-// is this start. ExcludeOutages moves this start forward by the total duration of all outages since then. The parameter
-// counted is the end of the outages that are already included in began, and ExcludeOutages returns its new value. If
-// counted does not change, began does not change either. Outages are extended to whole seconds, because the API stores
-// times in whole seconds.
+// ExcludeOutages moves the start of a timeout forward, so that the timeout does not run during outages. The parameter
+// began is the start of the timeout. The parameter counted is the end of the outages that began already includes.
+// ExcludeOutages returns the new values of both. If counted does not change, began does not change either. Outages are
+// extended to whole seconds, because the API stores times in whole seconds.
 func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
@@ -102,23 +97,20 @@ func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCount
 }
 
 const (
-	// durableFactor is a number of timeouts. If this number of timeouts has passed since the recorded start, the
-	// timeout is over, even if this leader did not observe the whole time.
+	// durableFactor is the number of timeouts after which a recorded start counts, even if this leader did not observe
+	// the whole time.
 	durableFactor = 3
-	// termShare determines how long a process must have led before it relies on a recorded start. This time is the timeout
-	// divided by termShare. It is needed because nodes need time to report again after an outage that the process did not
-	// observe.
+	// termShare determines how long a process must have led before it relies on a recorded start: the timeout divided
+	// by termShare. After an outage that the process did not observe, nodes need time to report again.
 	termShare = 10
 )
 
 // TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
 //
-// The parameter counted is the time from which a timeout runs. It is never before the process became the leader,
-// because the process does not know of earlier outages. However, if every leader ends before a whole timeout has
-// passed, a timeout would never end. Therefore, TimeLeft also uses the parameter began, the recorded start of the
-// timeout. It is stored in the API, so every leader can read it. It has been moved forward by the outages that this
-// process observed. If three timeouts have passed since this start, and the process has led for a tenth of a
-// timeout, the timeout is over.
+// The timeout runs from counted, which is never before this process became the leader, because the process does not
+// know of earlier outages. If leaders change often, such a timeout would never end. Therefore TimeLeft also uses began,
+// the start that the API records for all leaders, moved forward by the observed outages. The timeout is over if three
+// timeouts have passed since began, and the process has led for a tenth of a timeout.
 func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(counted)
 	durable := durableFactor*timeout - now.Sub(began)

@@ -12,7 +12,7 @@ func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// outages returns one outage for each pair of numbers. The numbers are its start and its end, in seconds.
+// outages returns one outage for each pair of numbers, its start and its end in seconds.
 func outages(seconds ...float64) []Outage {
 	var all []Outage
 	for pair := range slices.Chunk(seconds, 2) {
@@ -120,8 +120,8 @@ func TestAClockStopsDuringOutages(t *testing.T) {
 	}
 }
 
-// For any sequence of checks, the outages are in the order of time. The start of a timeout only moves forward and never
-// into the future, and no outage is counted twice.
+// After any checks, the outages are in the order of time. The start of a timeout only moves forward, never into the
+// future, and no outage is counted twice.
 //
 // Rule: outage-extends-drain.
 func FuzzObserveAndExcludeOutages(f *testing.F) {

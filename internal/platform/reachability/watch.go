@@ -21,7 +21,6 @@ const (
 	DefaultTimeout = 30 * time.Second
 )
 
-// control and target are the names of the clusters.
 const control, target = "control", "target"
 
 // initialCheckLimit is the maximum time that CheckUnreachable waits.
@@ -31,12 +30,12 @@ const initialCheckLimit = time.Second
 // allow this process to read everything that it needs (403).
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
-// Cluster is a cluster that is checked. Both methods stop waiting when ctx ends.
+// Cluster is a cluster that a Watch checks. Both methods stop waiting when ctx ends.
 type Cluster interface {
 	// Ping returns nil if the API server is ready and allows this process to read everything that it needs.
 	Ping(ctx context.Context) error
-	// CaughtUp returns nil when the caches of this process contain everything that the API server had at the time of the
-	// call.
+	// CaughtUp returns nil when the caches of this process contain everything that the API server had at the time of
+	// the call.
 	CaughtUp(ctx context.Context) error
 }
 
@@ -46,9 +45,9 @@ type Options struct {
 	Control, Target Cluster
 	// Period is the time between two checks of a cluster that answers. Default: DefaultPeriod.
 	Period time.Duration
-	// Timeout is the time within which two failed checks begin an outage. One check may take a third of Timeout. If a
-	// cluster does not answer, it is checked again after a sixth of Timeout. At the end of an outage, the caches may need
-	// the whole Timeout to catch up. Default: DefaultTimeout.
+	// Timeout is the time within which two failed checks begin an outage. One check may take a third of Timeout. An
+	// unreachable cluster is checked again after a sixth of Timeout. At the end of an outage, the caches may need the
+	// whole Timeout to catch up. Default: DefaultTimeout.
 	Timeout time.Duration
 	// Leading is closed when this process becomes the leader. Default: it always leads.
 	Leading <-chan struct{}
@@ -58,8 +57,8 @@ type Options struct {
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch checks the clusters while Run is running. Its other methods return conclusions from the results of the
-// checks. A cluster counts as unreachable until its first check.
+// Watch checks the clusters while Run is running, and reports whether they are reachable. A cluster counts as
+// unreachable until its first check.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
@@ -68,17 +67,16 @@ type Watch struct {
 	leading time.Time // time at which this process became the leader, zero if it does not lead
 }
 
-// cluster is a checked cluster with its state.
 type cluster struct {
 	name string
 	Cluster
-	// Each channel in requests is a request for a check. It must be closed after a check that began later than the
-	// request.
+	// requests contains a channel for each request of a check. The channel is closed after a check that began later
+	// than the request.
 	requests chan chan struct{}
 	state    State // guarded by Watch.mu
 }
 
-// New returns a Watch that does not check anything until Run is called.
+// New returns a Watch. Its checks begin with Run.
 func New(o Options) *Watch {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
@@ -102,7 +100,6 @@ func New(o Options) *Watch {
 	return w
 }
 
-// clusters returns the clusters that exist.
 func (w *Watch) clusters() []*cluster {
 	return slices.DeleteFunc([]*cluster{w.control, w.target}, func(c *cluster) bool { return c == nil })
 }
@@ -129,7 +126,7 @@ func (w *Watch) Lead() {
 }
 
 // Checks returns one function for each cluster, beginning with the control cluster. Each function checks its cluster
-// once, and returns the time until the next check. Run calls these functions concurrently.
+// once, and returns the time until the next check.
 func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
 	for _, c := range w.clusters() {
 		checks = append(checks, func(ctx context.Context) time.Duration { return w.probe(ctx, c) })
@@ -137,7 +134,6 @@ func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
 	return checks
 }
 
-// watch checks one cluster until ctx ends.
 func (w *Watch) watch(ctx context.Context, c *cluster) {
 	checked := make(chan struct{})
 	for {
@@ -156,12 +152,11 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 	}
 }
 
-// probe checks a cluster once and returns the time until the next check.
 func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
 	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
-		// The caches still show the state before the outage. No decision may be made until they have caught up.
+		// The caches still show the state before the outage, so no decision may be made yet.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
 			w.options.Log.Info("Cluster answers again, but the caches of this process have not caught up with it yet", "cluster", c.name, "cause",
 				err.Error())
@@ -191,7 +186,6 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 	return question(ctx)
 }
 
-// report logs a change and updates the metric.
 func (w *Watch) report(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
@@ -214,11 +208,9 @@ func (w *Watch) report(c *cluster, before State, cause error) {
 	}
 }
 
-// outageReasons are the reasons of the condition Frozen during an outage.
 var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused,
 	v1beta1.ReasonTargetCredentialsRefused}
 
-// reason returns the reason of the condition Frozen while the cluster counts as unreachable.
 func (c *cluster) reason() string {
 	switch {
 	case !c.state.Refused:
@@ -230,8 +222,8 @@ func (c *cluster) reason() string {
 	}
 }
 
-// CheckUnreachable checks the clusters that count as unreachable. It returns when the checks have ended, but after a
-// second at the latest. Call it before work begins, so that clusters that answer do not count as unreachable.
+// CheckUnreachable checks the clusters that count as unreachable. It returns after at most a second. Call it before
+// work begins, so that clusters that answer do not count as unreachable.
 func (w *Watch) CheckUnreachable(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(initialCheckLimit)
 	defer limit.Stop()
@@ -266,9 +258,8 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// Stopped reports whether this process must not create, replace or remediate machines now. If so, it returns a reason
-// of the condition Frozen and a message for users. Otherwise both are empty. The message does not change during an
-// outage.
+// Stopped reports whether this process must not create, replace or remediate machines now. It returns a reason of the
+// condition Frozen and a message for users, or empty strings. The message does not change during an outage.
 func (w *Watch) Stopped() (reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,15 +284,15 @@ func (w *Watch) stopped() (reason, message string) {
 	return "", ""
 }
 
-// TargetUnreachable reports whether the target cluster counts as unreachable, and the time at which the outage began.
-// Without a target cluster it returns false.
+// TargetUnreachable reports whether the target cluster counts as unreachable, and when the outage began. Without a
+// target cluster it returns false.
 func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable
 }
 
 // TargetRefuses reports whether the target cluster counts as unreachable because it rejects the credentials of this
-// process. In that case, machines can join and their pods run, but this process cannot observe this.
+// process. Machines can then join and run pods, but this process cannot observe this.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
 	return s.Unreachable && s.Refused
@@ -310,8 +301,8 @@ func (w *Watch) TargetRefuses() bool {
 // TargetEpoch returns a number that changes whenever the target cluster becomes unreachable or reachable.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
-// TargetOutages returns the past outages of the target cluster, the oldest first. It also returns the current epoch:
-// the list is complete until the epoch changes. The slice must not be changed.
+// TargetOutages returns the past outages of the target cluster, the oldest first, and the current epoch. The list is
+// complete until the epoch changes. Do not change the slice.
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
 	return s.Past, s.Epoch
@@ -331,8 +322,8 @@ func (w *Watch) OutageEnded() (at time.Time) {
 }
 
 // StableSince returns the time since which this process has led and both clusters have been reachable. It returns false
-// if the process does not lead now, or a cluster is unreachable. Clocks for the health of machines and for orphans
-// do not start before the time that StableSince returns.
+// if the process does not lead or a cluster is unreachable. Timeouts for the health of machines and for orphans start
+// at this time or later.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -351,8 +342,8 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 	return since, true
 }
 
-// FrozenMetric registers the metric machinist_frozen, or returns the metric that is already registered. Each component
-// that freezes operations reports the freeze under its own reason.
+// FrozenMetric registers the metric machinist_frozen. If it is already registered, FrozenMetric returns the registered
+// one. Each component reports its freezes under its own reason.
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",

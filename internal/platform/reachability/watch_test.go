@@ -17,10 +17,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// patience is how long a test waits for an expected event.
 const patience = 30 * time.Second
 
-// server is an API server whose answers a test sets.
 type server struct {
 	down, refuses, behind atomic.Bool
 	probes                chan struct{} // one for each check
@@ -48,7 +46,6 @@ func (s *server) Ping(context.Context) error {
 	return nil
 }
 
-// watched is a Watch of two servers with a fake clock.
 type watched struct {
 	*Watch
 	t               *testing.T
@@ -58,7 +55,6 @@ type watched struct {
 	frozen          *prometheus.GaugeVec
 }
 
-// watching starts a Watch and waits until its first checks have ended.
 func watching(t *testing.T, change ...func(*watched)) *watched {
 	t.Helper()
 	frozen, err := FrozenMetric(prometheus.NewRegistry())
@@ -91,7 +87,6 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 	return w
 }
 
-// awaitChecks waits until both servers were checked and the Watch waits for the next checks.
 func (w *watched) awaitChecks() {
 	w.t.Helper()
 	for _, s := range []*server{w.control, w.target} {
@@ -104,7 +99,6 @@ func (w *watched) awaitChecks() {
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
-// eventually waits until is returns true.
 func (w *watched) eventually(what string, is func() bool) {
 	w.t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(time.Millisecond)
@@ -118,8 +112,8 @@ func (w *watched) eventually(what string, is func() bool) {
 	}
 }
 
-// advance moves the clock forward, and waits until the target cluster has been checked again. If both is true, it waits
-// until the control cluster has been checked again too.
+// advance moves the clock forward and waits for the next check of the target cluster, and of both clusters if both is
+// true.
 func (w *watched) advance(d time.Duration, both bool) {
 	w.t.Helper()
 	w.clock.Step(d)
@@ -138,7 +132,7 @@ func (w *watched) advance(d time.Duration, both bool) {
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
-// wantStopped checks that Stopped returns a message with the text, or none if the text is empty.
+// wantStopped checks that the message of Stopped contains a text. An empty text means no message.
 func (w *watched) wantStopped(reports string) {
 	w.t.Helper()
 	reason, message := w.Stopped()
@@ -195,7 +189,6 @@ func TestAnOutageEndsWhenTheCachesHaveCaughtUp(t *testing.T) {
 	if past, _ := w.TargetOutages(); !equal(past, outages(0, 85)) {
 		t.Errorf("past outages %v", past)
 	}
-	// Without an outage, the caches are not compared.
 	before := w.target.comparisons.Load()
 	w.advance(time.Minute, true)
 	w.target.down.Store(true)
@@ -296,8 +289,7 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hanging is an API server that never answers. It sends a value when it is checked for the first time. The channel is
-// buffered, so the test may receive the value later.
+// hanging is an API server that never answers. It sends a value at its first check. The channel is buffered.
 type hanging chan struct{}
 
 func (h hanging) Ping(ctx context.Context) error {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Go reads the system's certificates only once, at the start of a program. Therefore the test starts its own binary
-// again, in an environment without certificates.
+// Go reads the system's certificates only once. Therefore the test starts its own binary again, in an environment
+// without certificates.
 func TestAProgramHasRootCertificatesIfTheSystemHasNone(t *testing.T) {
 	if os.Getenv("TEST_WITHOUT_SYSTEM_ROOTS") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")

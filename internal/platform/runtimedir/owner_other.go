@@ -4,8 +4,8 @@ package runtimedir
 
 import "io/fs"
 
-// hasModes reports whether the mode of a file determines which users may access the file. This is not the case on this
-// operating system, but the folder for temporary files belongs to the user.
+// hasModes reports whether the mode of a file determines which users may access it. On this operating system, the mode
+// does not matter, but the folder for temporary files belongs to the user.
 const hasModes = false
 
 func owned(fs.FileInfo) bool { return true }

@@ -1,4 +1,4 @@
-// Package runtimedir finds the directory of a user for files that are needed only while a program runs.
+// Package runtimedir finds a user's folder for the files of running programs.
 package runtimedir
 
 import (
@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// Folder returns the path of the folder, and creates the folder if it does not exist. If $XDG_RUNTIME_DIR is a folder
-// of this user, the result is its subfolder machinist. Otherwise it is the subfolder machinist-UID of the folder for
-// temporary files. Every user may create files there, so Folder returns an error if machinist-UID belongs to another
-// user, or if other users may read or change it.
+// Folder returns the path of the folder, and creates it if necessary. If $XDG_RUNTIME_DIR belongs to this user, the
+// result is its subfolder machinist. Otherwise it is the subfolder machinist-UID of the folder for temporary files.
+// Every user may create files there, so Folder returns an error if machinist-UID belongs to another user, or if other
+// users may use it.
 func Folder() (string, error) {
 	return folder(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
 }
@@ -31,8 +31,8 @@ func folder(runtime, temporary string) (string, error) {
 	return path, nil
 }
 
-// private returns an error unless the path is a folder that only this user may access. It does not accept a link to
-// such a folder.
+// private returns an error unless the path is a folder that only this user may access. A link to such a folder is an
+// error too.
 func private(path string) error {
 	info, err := os.Lstat(path)
 	switch {

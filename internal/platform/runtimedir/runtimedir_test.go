@@ -11,10 +11,9 @@ import (
 func TestFolderIsPrivate(t *testing.T) {
 	name := fmt.Sprintf("machinist-%d", os.Getuid())
 	for what, test := range map[string]struct {
-		// prepare creates files in the two folders.
 		prepare func(t *testing.T, runtime, temporary string)
-		// want is the expected folder, relative to the parent of runtime and temporary. refused is a part of the expected
-		// error.
+		// want is the expected folder, relative to the parent of runtime and temporary. refused is a part of the
+		// expected error.
 		want, refused string
 	}{
 		"a runtime folder":         {func(*testing.T, string, string) {}, "runtime/machinist", ""},

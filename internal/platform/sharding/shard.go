@@ -33,8 +33,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%d of %d", s.Index, s.Count)
 }
 
-// Of returns the index of the shard that contains a namespace. The result for a namespace must never change, because
-// processes of two versions may run at the same time and must divide the namespaces in the same way.
+// Of returns the index of the shard that contains a namespace. This result must never change, because two versions of
+// Machinist may run at the same time.
 func Of(namespace string, count int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))
@@ -42,9 +42,8 @@ func Of(namespace string, count int) int {
 	return int(index)
 }
 
-// mix changes a hash so that every bit of the result depends on every bit of the hash. This is necessary because
-// the index of the shard is computed from the first bits. In FNV-1a, the last characters of a name have almost no
-// influence on these bits. mix is the finalizer of MurmurHash3.
+// mix makes every bit of the result depend on every bit of the hash. The first bits of FNV-1a hardly depend on the last
+// characters of a name. mix is the finalizer of MurmurHash3.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -53,12 +52,11 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// Group returns the name of the group of all shards. The common Lease of the shards has this name as its holder.
-// Processes that divide the namespaces differently belong to another group.
+// Group returns the name of the group of all shards. It is the holder of their common Lease. Processes that divide the
+// namespaces differently belong to another group.
 func (s Shard) Group() string { return fmt.Sprintf("%d-shards", s.Count) }
 
-// LeaseName returns the name of the shard's own Lease. The parameter name is the name of the Lease of a process without
-// shards.
+// LeaseName returns the name of the shard's own Lease. The parameter name is the name of the Lease without shards.
 func (s Shard) LeaseName(name string) string {
 	if s.All() {
 		return name

@@ -58,13 +58,13 @@ func TestShardsHaveSimilarSizes(t *testing.T) {
 	}
 }
 
-// Machinist does not use ListOptions.ShardSelector because of the property that this test shows. If the test fails, the
-// hash of the API server has improved.
+// Similar names share a shard of the API server, so Machinist does not use ListOptions.ShardSelector. If this test
+// fails with a new version of Kubernetes, reconsider that decision.
 func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 	theirs, ours := map[string]int{}, map[int]int{}
 	for c := 'a'; c <= 'z'; c++ {
 		namespace := fmt.Sprintf("team-%c", c)
-		// The first hexadecimal digit of a hash determines its range, for 4, 8 or 16 ranges of equal size.
+		// With 4, 8 or 16 ranges of equal size, the first hexadecimal digit of a hash determines its range.
 		theirs[sharding.HashField(namespace)[:1]]++
 		ours[Of(namespace, 4)]++
 	}

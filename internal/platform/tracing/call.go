@@ -9,11 +9,10 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// attributesKey is the context key of the attributes that Begin sets on each span.
 type attributesKey struct{}
 
-// Within returns a context in which calls are reported as parts of a step of an operation. Log lines with the
-// context contain the ID of the trace. Without a tracer or an operation, Within returns ctx unchanged.
+// Within returns a context in which calls are reported as parts of a step of an operation. Log lines with this context
+// contain the trace ID. Without a tracer or an operation, Within returns ctx unchanged.
 func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
 	if t == nil || o.None() {
 		return ctx
@@ -26,8 +25,8 @@ func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []a
 // Call is a running call. The zero value reports nothing.
 type Call struct{ span trace.Span }
 
-// Begin starts the span of a call to the cloud. It returns the context for the call, and a driver may add its own spans
-// to this context. If ctx does not come from Within, Begin reports nothing.
+// Begin starts the span of a call to the cloud. A driver may add its own spans to the returned context. If ctx does not
+// come from Within, Begin reports nothing.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call) {
 	if t == nil {
 		return ctx, Call{}
@@ -48,7 +47,7 @@ func (c Call) Limited(waited time.Duration) {
 	}
 }
 
-// End ends the call with the canonical code of its error, or "" if it succeeded.
+// End ends the call. The parameter code is the canonical code of its error, or "" after success.
 func (c Call) End(code string) {
 	if c.span != nil {
 		finish(c.span, code)

@@ -1,12 +1,11 @@
 // Package tracing reports operations on machines as OpenTelemetry traces. Each operation has one trace, even if
 // several processes work on it.
 //
-// The IDs of a trace, and of the spans that last longer than a pass, are derived from the Machine's UID and the
-// operation. Therefore the manager, the provider and a restarted process report spans of the same trace, although none
-// of them stores these IDs. A span is reported when it has ended. Its start and end are times in the Machine's status,
-// so no span has to stay open between two passes.
+// The IDs of traces and of long spans are derived from the Machine's UID and the operation. The manager, the provider
+// and a restarted process therefore report spans of the same trace without storing IDs. A span is reported when it has
+// ended. Its start and end come from the Machine's status, so no span stays open between two passes.
 //
-// A nil *Tracer reports nothing and costs nothing. No caller waits for a Tracer: spans are queued and sent in the
-// background. If the queue is full, spans are dropped and counted. Spans contain the codes of errors but never their
-// messages, which may quote the data that was sent to a cloud.
+// A nil *Tracer reports nothing and costs nothing. Spans are queued and sent in the background, so callers never wait.
+// If the queue is full, spans are dropped and counted. Spans contain the codes of errors but not their messages,
+// because these may quote data that was sent to a cloud.
 package tracing

@@ -17,7 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Environment variables that this package reads. The SDK reads all other variables of OpenTelemetry.
+// Environment variables that this package reads itself. The SDK reads the other variables of OpenTelemetry.
 const (
 	varEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	varTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -28,11 +28,11 @@ const (
 	varDelay          = "OTEL_BSP_SCHEDULE_DELAY"
 )
 
-// sendAfter is how long spans are collected before they are sent, unless the environment sets another time. If a
-// process is killed, only the spans of this period are lost.
+// sendAfter is how long spans are collected before they are sent. A killed process loses only the spans of this period.
+// The environment may set another time.
 const sendAfter = time.Second
 
-// flushTime is how long a process that ends waits until its last spans have been sent.
+// flushTime is how long a process waits at its end for its last spans to be sent.
 const flushTime = time.Second
 
 // Options are the settings that a process provides.
@@ -44,8 +44,8 @@ type Options struct {
 	Log        logr.Logger
 }
 
-// FromEnvironment returns the tracer that the standard environment variables of OpenTelemetry configure. It returns nil
-// if they do not name an endpoint. It does not connect. The error for an invalid variable contains its name.
+// FromEnvironment returns the tracer that the standard environment variables of OpenTelemetry configure, or nil if they
+// name no endpoint. It does not connect. An error names the invalid variable.
 func FromEnvironment(o Options) (*Tracer, error) {
 	if !enabled() {
 		return nil, nil
@@ -57,7 +57,6 @@ func FromEnvironment(o Options) (*Tracer, error) {
 	return newTracer(exporter, o)
 }
 
-// enabled reports whether the environment enables traces.
 func enabled() bool {
 	if os.Getenv(varEndpoint) == "" && os.Getenv(varTracesEndpoint) == "" {
 		return false
@@ -65,7 +64,6 @@ func enabled() bool {
 	return !strings.EqualFold(strings.TrimSpace(os.Getenv(varDisabled)), "true") && os.Getenv(varExporter) != "none"
 }
 
-// exporterFor returns the exporter for the protocol that the environment names.
 func exporterFor(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if kind := os.Getenv(varExporter); kind != "" && kind != "otlp" {
 		return nil, fmt.Errorf("%s=%s: must be otlp or none", varExporter, kind)
@@ -90,7 +88,6 @@ func exporterFor(ctx context.Context) (sdktrace.SpanExporter, error) {
 	return exporter, nil
 }
 
-// newTracer returns a tracer that sends to an exporter.
 func newTracer(exporter sdktrace.SpanExporter, o Options) (*Tracer, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.Info("OpenTelemetry reports an error", "cause", redacted(err))
@@ -111,7 +108,7 @@ func newTracer(exporter sdktrace.SpanExporter, o Options) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer("machinist.dev/machinist")}, nil
 }
 
-// Shutdown sends the queued spans, for at most a second, and ends. Spans that are reported later are dropped.
+// Shutdown sends the queued spans, for at most a second. Spans that are reported later are dropped.
 func (t *Tracer) Shutdown() {
 	if t == nil {
 		return

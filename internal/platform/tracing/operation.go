@@ -10,26 +10,25 @@ import (
 
 // Operation is the operation that a trace describes. The zero value is no operation.
 type Operation struct {
-	// name is the name of the root span.
 	name string
-	// uid is the UID of the object. number distinguishes operations with the same name on the same object.
+	// number distinguishes operations with the same name on the same object.
 	uid    types.UID
 	number int64
 }
 
-// Create is the creation of a Machine. It ends when the Machine is running for the first time.
+// Create is the creation of a Machine. It ends when the Machine runs for the first time.
 func Create(machine types.UID) Operation { return Operation{"machine create", machine, 0} }
 
 // Delete is the deletion of a Machine. It ends when the Machine no longer exists.
 func Delete(machine types.UID) Operation { return Operation{"machine delete", machine, 0} }
 
-// Replace is the replacement of a Machine's instance by the instance of another attempt. The Machine stays the same.
+// Replace is the replacement of a Machine's instance by the instance of another attempt.
 func Replace(machine types.UID, attempt int32) Operation {
 	return Operation{"machine replace", machine, int64(attempt)}
 }
 
-// Update is an update of an instance in place. The parameter began is the time at which Machinist found that the update
-// is necessary, in seconds since 1970.
+// Update is an update of an instance in place. The parameter began is when Machinist detected the necessary update, in
+// seconds since 1970.
 func Update(machine types.UID, began int64) Operation {
 	return Operation{"machine update", machine, began}
 }
@@ -42,13 +41,12 @@ func Rollout(deployment types.UID, revision int64) Operation {
 // None reports whether o is the zero value.
 func (o Operation) None() bool { return o.name == "" }
 
-// TraceID returns the ID of the trace. It is the same in all processes.
+// TraceID returns the ID of the trace, which is the same in all processes.
 func (o Operation) TraceID() trace.TraceID {
 	sum := o.hash("")
 	return trace.TraceID(sum[:16])
 }
 
-// root returns the ID of the root span.
 func (o Operation) root() trace.SpanID { return o.span("root") }
 
 // span derives the ID of a span from a description. Each span of an operation must have a different description.
@@ -57,7 +55,7 @@ func (o Operation) span(what string) trace.SpanID {
 	return trace.SpanID(sum[16:24])
 }
 
-// parent returns the ID of the span of a step. Without a step, it returns the ID of the root span.
+// parent returns the span ID of a step, or of the root span if the step is empty.
 func (o Operation) parent(step string) trace.SpanID {
 	if step == "" {
 		return o.root()

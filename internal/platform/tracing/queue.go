@@ -14,18 +14,17 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// varQueue is the environment variable for the maximum number of spans in the queue.
 const varQueue = "OTEL_BSP_MAX_QUEUE_SIZE"
 
-// These are the results of spans. They are values of a label of the metric.
+// Results of spans, the values of a label of the metric.
 const (
 	resultSent    = "sent"
 	resultFailed  = "failed"
 	resultDropped = "dropped"
 )
 
-// queue limits the number of spans in the SDK's queue, and counts the spans that it drops. If the SDK's queue itself is
-// full, the SDK drops spans without counting them.
+// queue limits the number of spans in the SDK's queue, and counts dropped spans. The SDK would drop spans without
+// counting them.
 type queue struct {
 	sdktrace.SpanProcessor
 	waiting *atomic.Int64
@@ -48,7 +47,6 @@ func NewMetrics(registerer prometheus.Registerer) (*prometheus.CounterVec, error
 	return spans, nil
 }
 
-// newQueue returns a queue that is sent to the exporter in the background.
 func newQueue(exporter sdktrace.SpanExporter, o Options) (*queue, error) {
 	spans, err := NewMetrics(o.Registerer)
 	if err != nil {
@@ -80,7 +78,6 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// sender is an exporter that counts and logs whether spans were sent.
 type sender struct {
 	sdktrace.SpanExporter
 	queue *queue
@@ -89,8 +86,8 @@ type sender struct {
 	failing atomic.Bool
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It never returns an error, because the SDK would only report the error
-// again.
+// ExportSpans implements sdktrace.SpanExporter. It never returns an error, because the SDK would report the error a
+// second time.
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := s.SpanExporter.ExportSpans(ctx, spans)
 	s.queue.waiting.Add(-int64(len(spans)))

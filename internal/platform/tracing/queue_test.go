@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// stuck is a backend that never answers.
 type stuck struct{ asked, released chan struct{} }
 
 func (s stuck) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
@@ -34,8 +33,7 @@ func (s stuck) Shutdown(context.Context) error { return nil }
 
 // Rule: traces-never-block.
 //
-// If the backend never answers, spans are dropped and counted, no caller waits, and the end of the process is not
-// delayed. The backend of this test never answers, but the test must end.
+// With a backend that never answers, spans are dropped and counted, no caller waits, and the process ends in time.
 func TestAStuckBackendBlocksNothing(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
@@ -61,7 +59,6 @@ func TestAStuckBackendBlocksNothing(t *testing.T) {
 	report(1)
 }
 
-// dropped returns a gauge with the number of dropped spans.
 func dropped(t *testing.T, registry *prometheus.Registry) prometheus.Collector {
 	t.Helper()
 	families, err := registry.Gather()
@@ -81,7 +78,6 @@ func dropped(t *testing.T, registry *prometheus.Registry) prometheus.Collector {
 	return nil
 }
 
-// failing is an exporter that returns the given errors, one after the other.
 type failing struct{ errs []error }
 
 func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) (err error) {
@@ -137,7 +133,6 @@ func TestRedactedRemovesSecretsFromAddresses(t *testing.T) {
 	}
 }
 
-// clearEnvironment unsets the variables that may be set in the environment of the tests.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{varEndpoint, varTracesEndpoint, varProtocol, varTracesProtocol, varExporter, varDisabled,

@@ -6,8 +6,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// These are the keys of attributes. If OpenTelemetry's semantic conventions define a name for an attribute, the key is
-// this name.
+// Keys of attributes. They follow OpenTelemetry's semantic conventions where these define a name.
 const (
 	keyNamespace  = attribute.Key("k8s.namespace.name")
 	keyNode       = attribute.Key("k8s.node.name")
@@ -29,8 +28,7 @@ const (
 	keyRevision   = attribute.Key("machinist.revision")
 )
 
-// MachineAttributes returns the attributes of every span of a Machine. They are names and IDs, and contain nothing else
-// from the specification.
+// MachineAttributes returns the attributes of every span of a Machine. They contain only names and IDs.
 func MachineAttributes(m *v1beta1.Machine) []attribute.KeyValue {
 	var all attributes
 	all.add(keyNamespace, m.Namespace)

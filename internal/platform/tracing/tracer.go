@@ -17,8 +17,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On reports whether the tracer reports spans. If On returns false, callers need not determine values that are used
-// only in spans.
+// On reports whether the tracer reports spans. If not, callers can skip computing values for spans.
 func (t *Tracer) On() bool { return t != nil }
 
 // Span is a part of an operation that has ended.
@@ -29,9 +28,9 @@ type Span struct {
 	Reason string
 	// Code is the canonical code of an error, or "" if there was none.
 	Code string
-	// Key distinguishes spans with the same name and start time. It may be empty if there is only one such span.
+	// Key distinguishes spans with the same name and start time. It may be empty.
 	Key string
-	// Related is another operation. Either this operation is a part of Related, or Related is a part of this operation.
+	// Related is an operation that contains this operation or is a part of it.
 	Related Operation
 }
 
@@ -48,7 +47,7 @@ func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, step
 	}
 }
 
-// Step reports a step of an operation. The names of an operation's steps are unique.
+// Step reports a step of an operation. Each step of an operation has a unique name.
 func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return
@@ -56,7 +55,7 @@ func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	t.report(t.child(o, "", o.parent(s.Name)), about, s)
 }
 
-// Report reports a span within a step of an operation. A step of "" means that the span is within the operation itself.
+// Report reports a span within a step of an operation. With an empty step, the span belongs to the operation itself.
 // The ID of the span is derived from its name, key and start.
 func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
@@ -65,15 +64,13 @@ func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s 
 	t.report(t.child(o, step, o.span(s.Name+" "+s.Key+" "+s.Start.UTC().Format(time.RFC3339Nano))), about, s)
 }
 
-// child returns the context for a span within a step. The span gets the given ID.
 func (t *Tracer) child(o Operation, step string, id trace.SpanID) context.Context {
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), t.parent(o, step))
 	return context.WithValue(ctx, idsKey{}, ids{o.TraceID(), id})
 }
 
 // parent returns the context of the span of a step, or of the root span if there is no step. The span may be reported
-// later or by another process. The sampling decision is derived from the trace ID, so all processes make the same
-// decision.
+// later or by another process. All processes derive the same sampling decision from the trace ID.
 func (t *Tracer) parent(o Operation, step string) trace.SpanContext {
 	probe := context.WithValue(context.Background(), idsKey{}, ids{o.TraceID(), o.root()})
 	_, root := t.tracer.Start(probe, o.name, trace.WithNewRoot()) // This span is never ended, so it is never sent.
@@ -97,7 +94,6 @@ func (t *Tracer) report(ctx context.Context, about []attribute.KeyValue, s Span,
 	span.End(trace.WithTimestamp(s.End))
 }
 
-// finish records how a span ended.
 func finish(span trace.Span, code string) {
 	if code != "" {
 		span.SetAttributes(keyCode.String(code))
@@ -105,17 +101,14 @@ func finish(span trace.Span, code string) {
 	}
 }
 
-// idsKey is the key of the ids in a context.
 type idsKey struct{}
 
-// ids are the IDs of the next span.
 type ids struct {
 	trace trace.TraceID
 	span  trace.SpanID
 }
 
-// generator generates IDs. If the context contains IDs, the generator returns them. Otherwise it returns random
-// IDs.
+// generator returns the IDs in the context, or random IDs if there are none.
 type generator struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

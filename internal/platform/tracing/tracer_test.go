@@ -28,7 +28,6 @@ func machine() *v1beta1.Machine {
 	return m
 }
 
-// inMemory returns a tracer and a function that shuts it down and returns its spans.
 func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -43,7 +42,6 @@ func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	}
 }
 
-// keepExporter is an in-memory exporter that does not delete its spans when it is shut down.
 type keepExporter struct{ *tracetest.InMemoryExporter }
 
 func (keepExporter) Shutdown(context.Context) error { return nil }
@@ -59,7 +57,7 @@ func named(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanS
 
 // Rule: trace-ids-follow-from-uid.
 //
-// Other processes and other versions must derive the same IDs, so these IDs must never change.
+// Other processes and versions must derive the same IDs, so these IDs must never change.
 func TestIDsAreDerivedFromTheOperation(t *testing.T) {
 	uid := types.UID("5b1f0f5e-0001")
 	seen := map[string]bool{}
@@ -141,7 +139,7 @@ const wantAttributes = "k8s.namespace.name=prod machinist.machine.name=web-1 mac
 
 // Rule: trace-ids-follow-from-uid.
 //
-// All processes derive the sampling decision from the trace ID, so it is the same for all parts of a trace.
+// All processes derive the same sampling decision from the trace ID.
 func TestATraceIsSampledAsAWhole(t *testing.T) {
 	for _, sampler := range []string{"traceidratio", "parentbased_traceidratio"} {
 		t.Setenv("OTEL_TRACES_SAMPLER", sampler)
@@ -198,7 +196,6 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// runDisabled calls a nil tracer in the same way as a pass does.
 func runDisabled(ctx context.Context) {
 	var tracer *Tracer
 	if tracer.On() {
@@ -215,7 +212,6 @@ func runDisabled(ctx context.Context) {
 	tracer.Shutdown()
 }
 
-// A driver may add its own spans below the span of its call.
 func TestSpansOfDriversBelongToTheirCall(t *testing.T) {
 	tracer, spans := inMemory(t)
 	ctx, call := tracer.Begin(tracer.Within(t.Context(), Create("u"), "launch", nil), "Create")
@@ -229,7 +225,7 @@ func TestSpansOfDriversBelongToTheirCall(t *testing.T) {
 	}
 }
 
-// Calls that do not belong to an operation, such as the periodic list, have no trace.
+// Some calls, such as the periodic list, have no operation and no trace.
 func TestCallsWithoutAnOperationAreNotReported(t *testing.T) {
 	tracer, spans := inMemory(t)
 	ctx := tracer.Within(t.Context(), Operation{}, "", nil)

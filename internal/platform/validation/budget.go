@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Each of these fields of a budget has its own reason in the condition Valid of the budget.
+// Each of these fields of a budget has its own reason in the condition Valid.
 var (
 	BudgetSelector     = field.NewPath("spec", "selector")
 	BudgetMaxDisrupted = field.NewPath("spec", "maxDisrupted")
@@ -45,8 +45,8 @@ func Budget(b *v1beta1.MachineDisruptionBudget) field.ErrorList {
 	return errs
 }
 
-// MaxDisrupted parses a value of maxDisrupted. It returns the number, whether the number is a percentage, and whether
-// the value is valid.
+// MaxDisrupted parses a value of maxDisrupted. It returns the number, whether it is a percentage, and whether it is
+// valid.
 func MaxDisrupted(value intstr.IntOrString) (n int, percentage, ok bool) {
 	if value.Type == intstr.Int {
 		return value.IntValue(), false, value.IntVal >= 0

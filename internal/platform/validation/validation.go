@@ -1,9 +1,8 @@
-// Package validation finds errors in an object that the schema of the object does not detect. It checks each object
-// alone, without other objects. Admission refuses such an object. If a controller nevertheless receives such an
-// object, it only reports the error.
+// Package validation finds errors in an object that the schema cannot detect. It checks each object alone. Admission
+// rejects invalid objects. A controller only reports the error.
 //
-// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, if
-// a template marked each of its machines for deletion, machines would be created and deleted endlessly.
+// Most errors are keys that users must not set, because they belong to Machinist or to a single Machine. For example, a
+// template that marked each machine for deletion would create and delete machines endlessly.
 package validation
 
 import (
@@ -19,7 +18,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys returns an error for each of the given keys that is in the map. The parameter path is the path of the map.
+// Keys returns an error for each of the keys that the map contains. The parameter path is the path of the map.
 func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range keys {
@@ -30,15 +29,14 @@ func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorLis
 	return errs
 }
 
-// kubeletLabels contains the labels with which a kubelet describes its host. If another client changes these
-// labels, the kubelet and the controllers of Kubernetes restore them. The scheduler uses them to find hosts that
-// can run a pod.
+// kubeletLabels contains the labels with which a kubelet describes its host. The scheduler uses them to find hosts that
+// can run a pod. The kubelet and the controllers of Kubernetes revert changes of these labels.
 var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
 
-// NodeTemplate returns an error for each key of a node template that Machinist itself writes on Nodes, or that
-// describes the host.
+// NodeTemplate returns an error for each key of a node template that describes the host or that Machinist itself writes
+// on Nodes.
 func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	errs := Keys(path.Child("labels"), n.Labels, v1beta1.NodeLabelMachine)
 	for _, key := range kubeletLabels {
@@ -53,7 +51,6 @@ func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	return append(errs, taints(path.Child("startupTaints"), n.StartupTaints)...)
 }
 
-// taints returns an error for each taint that Machinist itself sets.
 func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range taints {
@@ -64,7 +61,7 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	return errs
 }
 
-// Annotations returns an error for each annotation of a template that Machinist writes, or that is meant for single
+// Annotations returns an error for each annotation of a template that Machinist writes or that is meant for single
 // Machines. The parameter path is the path of the annotations in the object.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
@@ -86,11 +83,9 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	return errs
 }
 
-// Template returns an error for each reserved key of a template at spec.template. Of the reserved labels, it
-// refuses only the label that names the provider. If this label named another provider, no process or the wrong
-// process would serve the Machine, and the Machine would still exist after the deletion of its set. The other
-// reserved labels are allowed, because a deployment writes them to the template of its sets, and Machinist
-// overwrites them in any case.
+// Template returns an error for each reserved key of a template at spec.template. The only rejected label is the one
+// that names the provider. With the label of another provider, no process or the wrong process would serve the Machine,
+// and the Machine would outlive its set. A deployment writes the other reserved labels itself, so they are allowed.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
@@ -99,9 +94,8 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
 
-// Selector returns an error for each key in a deployment's selector that Machinist itself sets on MachineSets or
-// Machines. Machinist sets these keys regardless of the template, so a new set or machine would not match the selector.
-// The deployment would release the new object and create another one, endlessly.
+// Selector returns an error for each key in a deployment's selector that Machinist itself sets. New objects would not
+// match such a selector, so the deployment would release and create objects endlessly.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,
@@ -130,7 +124,7 @@ func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, boo
 	return "", false
 }
 
-// HealthCheck returns an error for each condition in a health check that an unhealthy Node can never have.
+// HealthCheck returns an error for each condition in a health check that can never mean an unhealthy Node.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
 	conditions := field.NewPath("spec", "unhealthyNodeConditions")

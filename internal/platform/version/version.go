@@ -8,16 +8,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// core is the module path of Machinist. It is a dependency of every provider that is in another module.
+// core is the module path of Machinist. Providers in other modules depend on this module.
 const core = "machinist.dev/machinist"
 
 // release and commit are set by release builds: go build -ldflags "-X
-// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command itself
-// records the commit only when it builds in a clone, and not when it builds in a linked working tree. The suffix
-// "-dirty" of a commit means that there were uncommitted changes.
+// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command records the
+// commit only in a clone, not in a linked working tree. The suffix "-dirty" means uncommitted changes.
 var release, commit string
 
-// API is the group and version of the API that this version of Machinist uses.
+// API is the group and version of the API that this program uses.
 const API = v1beta1.GroupName + "/" + v1beta1.Version
 
 // Release returns the release of the running program, such as "v1.2.3", or "development".
@@ -39,8 +38,8 @@ func String() string {
 	return describe(release, commit, info)
 }
 
-// describe derives the version of a program from its build information. The Go command records no commit if it builds
-// outside of a repository.
+// describe derives the version of a program from its build information. The Go command records no commit outside of a
+// repository.
 func describe(release, commit string, info *debug.BuildInfo) string {
 	var details []string
 	settings := map[string]string{}
@@ -71,7 +70,7 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
 }
 
-// name returns the release. If the program is not a release, describe returns the version of the main module.
+// name returns the release. Without a release, it returns the version of the main module.
 func name(release string, info *debug.BuildInfo) string {
 	switch {
 	case release != "":

@@ -12,7 +12,7 @@ import (
 const mostOlder = 3
 
 // Violation explains why a kubelet must not register with an API server of another version, and what to do. It returns
-// "" if the kubelet may register or if either version is unknown. Patch versions do not matter.
+// "" if the kubelet may register or a version is unknown. Patch versions do not matter.
 func Violation(kubelet, server string) string {
 	k, err := version.ParseSemantic(kubelet)
 	if err != nil {

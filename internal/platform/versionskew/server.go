@@ -9,22 +9,20 @@ import (
 )
 
 const (
-	// Poll is how long the version of an API server is cached. A controller that waits for another version must
-	// request the version again after this time, because a change of the version causes no event.
+	// Poll is how long the version of an API server is cached. A controller that waits for another version must ask
+	// again after this time, because a new version causes no event.
 	Poll = time.Minute
 	// retryAfter is the minimum time between a failed request and the next request.
-	retryAfter = 30 * time.Second
-	// answerTimeout is how long a caller waits for an API server that does not answer.
+	retryAfter    = 30 * time.Second
 	answerTimeout = 2 * time.Second
 )
 
-// Server returns the version of an API server. It requests the version only when it is called, and at most once per
-// Poll.
+// Server returns the version of an API server. It requests the version at most once per Poll.
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
-	// asking contains an element while a caller is requesting the version. Meanwhile, other callers wait until the
-	// request has ended, or until their own timeout has passed.
+	// asking contains an element while a caller is requesting the version. Other callers wait for this request or for
+	// their own timeout.
 	asking chan struct{}
 
 	mu      sync.Mutex
@@ -66,8 +64,7 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// known returns the last known version. The result current is true if the version may be used without a new
-// request.
+// known returns the last known version. The result current means that no new request is needed.
 func (s *Server) known() (version string, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

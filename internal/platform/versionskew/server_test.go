@@ -43,7 +43,6 @@ func TestTheVersionIsEmptyIfTheServerNeverAnswered(t *testing.T) {
 	}
 }
 
-// If the server does not answer, each caller is delayed only briefly, even if there are many callers.
 func TestASilentServerDelaysCallersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -14,17 +14,16 @@ import (
 )
 
 // wallClock computes the openings of a window by checking the local time of every minute against the cron fields. It is
-// slow and simple, unlike the package.
+// slow and simple, unlike the tested code.
 type wallClock struct {
 	fields   [5]string
 	zone     *time.Location
 	duration time.Duration
 }
 
-// ranges contains the smallest and the greatest value of each field. A star stands for this range.
+// ranges contains the values that a star stands for, for each field.
 var ranges = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 
-// valuesOf returns the values that a field matches. The field may contain numbers, ranges, steps and stars.
 func valuesOf(t testing.TB, text string, bounds [2]int) map[int]bool {
 	values := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -55,7 +54,6 @@ func number(t testing.TB, text string) int {
 	return n
 }
 
-// openings returns the times in an interval at which the window opens.
 func (w wallClock) openings(t testing.TB, from, to time.Time) []time.Time {
 	var values [5]map[int]bool
 	for i := range values {
@@ -77,7 +75,7 @@ func (w wallClock) openings(t testing.TB, from, to time.Time) []time.Time {
 		}
 		return values[0][c.Minute()] && values[1][c.Hour()] && values[3][int(c.Month())] && dayMatches
 	}
-	// localTime returns a time in UTC with the same date and clock time as the local time.
+	// localTime returns the local date and clock time as if the zone were UTC.
 	localTime := func(at time.Time) time.Time {
 		l := at.In(w.zone)
 		return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
@@ -98,7 +96,7 @@ func (w wallClock) openings(t testing.TB, from, to time.Time) []time.Time {
 	return found
 }
 
-// openMinutes returns one value for each minute of an interval: true if one of the windows is open in this minute.
+// openMinutes returns for each minute of an interval whether one of the windows is open.
 func openMinutes(t testing.TB, clocks []wallClock, from, to time.Time) []bool {
 	minutes := make([]bool, int(to.Sub(from)/time.Minute)+1)
 	for _, c := range clocks {
@@ -121,7 +119,6 @@ func of(schedule, zone, duration string) v1beta1.DisruptionWindow {
 	return v1beta1.DisruptionWindow{Schedule: schedule, TimeZone: zone, Duration: metav1.Duration{Duration: d}}
 }
 
-// mustParse returns the set of the windows. The test fails if a window is not valid.
 func mustParse(t testing.TB, windows ...v1beta1.DisruptionWindow) Set {
 	t.Helper()
 	set, errs := Parse(field.NewPath("spec", "windows"), windows)

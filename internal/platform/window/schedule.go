@@ -19,8 +19,7 @@ const (
 // schedule contains a bit for each allowed value of each cron field.
 type schedule struct {
 	minute, hour, day, month, weekday uint64
-	// either means that a date matches if its day of the month matches or its day of the week matches. Otherwise both must
-	// match.
+	// either means that a date matches by its day of the month or by its day of the week. Otherwise both must match.
 	either bool
 }
 
@@ -30,8 +29,8 @@ const starBit = 1 << 63
 // parser parses the five fields without seconds, and the descriptors of cron, such as @daily.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule parses a schedule. It refuses a schedule with a time zone, a schedule without fixed times, and a
-// schedule that never matches.
+// parseSchedule parses a schedule. It rejects a time zone, a schedule without fixed times, and a schedule that never
+// matches.
 func parseSchedule(text string) (schedule, error) {
 	switch {
 	case strings.Contains(text, "TZ="):
@@ -52,8 +51,7 @@ func parseSchedule(text string) (schedule, error) {
 		month: fields.Month &^ starBit, weekday: fields.Dow &^ starBit,
 		either: fields.Dom&starBit == 0 && fields.Dow&starBit == 0,
 	}
-	// The year 2000 was a leap year, so it contains every possible date. Each of its months contains every day of the
-	// week.
+	// The leap year 2000 contains every possible date, and each of its months contains every day of the week.
 	year := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 	if _, ok := s.next(year, year+secondsOfYear); !ok {
 		return schedule{}, errors.New("never matches: none of its months has such a day, or a field is empty")
@@ -61,8 +59,8 @@ func parseSchedule(text string) (schedule, error) {
 	return s, nil
 }
 
-// next returns the first local time of the schedule in the interval [from, end). Local times are Unix times in seconds,
-// computed as if the zone were UTC.
+// next returns the first local time of the schedule in the interval [from, end). Local times are in seconds, computed
+// as if the zone were UTC.
 func (s *schedule) next(from, end int64) (int64, bool) {
 	minute := -quotient(-from, 60)
 	day, ofDay := quotient(minute, minutesOfDay), int(minute-quotient(minute, minutesOfDay)*minutesOfDay)
@@ -83,7 +81,6 @@ func (s *schedule) next(from, end int64) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the last local time of the schedule in the interval [begin, until].
 func (s *schedule) previous(until, begin int64) (int64, bool) {
 	minute := quotient(until, 60)
 	day := quotient(minute, minutesOfDay)
@@ -100,7 +97,6 @@ func (s *schedule) previous(until, begin int64) (int64, bool) {
 	return 0, false
 }
 
-// matches reports whether the schedule has times on a day.
 func (s *schedule) matches(date time.Time) bool {
 	month, day := s.month&(1<<uint(date.Month())) != 0, s.day&(1<<uint(date.Day())) != 0
 	weekday := s.weekday&(1<<uint(date.Weekday())) != 0

@@ -16,12 +16,11 @@ const (
 )
 
 const (
-	// farthest is the maximum time until the next time of a schedule, in seconds. If a schedule contains only 29
-	// February, this time is up to eight years.
+	// farthest is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
+	// years.
 	farthest = 9 * secondsOfYear
 	// horizon limits how far into the future NextChange searches for the end of a set that stays open, in seconds.
-	horizon = 400 * secondsOfDay
-	// maxSteps limits how many windows NextChange visits in this search.
+	horizon  = 400 * secondsOfDay
 	maxSteps = 5_000
 )
 
@@ -31,15 +30,16 @@ type Window struct {
 	zone     *time.Location
 	// duration is in seconds.
 	duration int64
-	// coversDay means that the duration is at least as long as each pause between two times of the schedule on one day.
-	// Therefore the window does not close between the first and the last time on a day.
+	// coversDay means that the duration covers each pause between two times of the schedule on one day. The window
+	// stays open from the first to the last time of a day.
 	coversDay bool
 }
 
 // Set is a set of windows. It is open while at least one of them is open.
 type Set []Window
 
-// Parse returns the valid windows at a path, and an error for each invalid field of the invalid windows.
+// Parse returns the valid windows, and an error for each invalid field of the other windows. The parameter path is the
+// path of the windows.
 func Parse(path *field.Path, windows []v1beta1.DisruptionWindow) (Set, field.ErrorList) {
 	var errs field.ErrorList
 	var set Set
@@ -77,8 +77,8 @@ func parse(path *field.Path, in *v1beta1.DisruptionWindow) (Window, field.ErrorL
 	return w, nil
 }
 
-// loadZone returns the time zone of a name. It refuses the name Local, which the time library accepts, because it means
-// a different zone on each computer.
+// loadZone returns the time zone of a name. The time library also accepts the name Local, but it means a different zone
+// on each computer.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("unknown time zone Local")
@@ -92,9 +92,8 @@ func (s Set) Open(t time.Time) bool {
 	return open
 }
 
-// NextChange returns the first time after t at which the set opens or closes. It returns false if there is no such
-// time, because the set has no windows or always stays open. The search for the end of a set that stays open ends after
-// 400 days or 5,000 windows.
+// NextChange returns the first time after t at which the set opens or closes. It returns false if there is none,
+// because the set has no windows or always stays open. The search ends after 400 days or 5,000 windows.
 func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false
@@ -123,8 +122,8 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at the given time. It also returns a time until which the set is certain
-// to stay open. The set may stay open longer.
+// covered reports whether the set is open at the given time. It also returns a time until which the set is certain to
+// stay open. The set may stay open longer.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -134,9 +133,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at the given time. It also returns a time until which the window is
-// certain to stay open. The window may stay open longer. If coversDay is true, the returned time includes all later
-// times of the schedule on the same day. This saves many steps, because a schedule may contain every minute.
+// covered reports whether the window is open at the given time, and a time until which it certainly stays open. With
+// coversDay, this time includes all later times of the schedule on the same day. This saves many steps, because a
+// schedule may contain every minute.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

@@ -18,8 +18,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	for name, test := range map[string]struct {
 		windows windows
 		from    string
-		// changes contains the times at which the set opens and closes after the start. At the first of them, the set opens
-		// if it was closed at the start. The last element is "-" if there is no further change.
+		// changes contains the times at which the set opens or closes, in turn. The last element is "-" if there is no
+		// further change.
 		open    bool
 		changes []string
 	}{
@@ -47,8 +47,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			[]string{"2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z", "2032-02-29T00:00:00Z"}},
 		"on leap days, which 2100 does not have": {windows{of("0 0 29 2 *", "", "24h")}, "2096-03-01T00:00:00Z", false,
 			[]string{"2104-02-29T00:00:00Z"}},
-		// For years in the far future, the time library computes changes with a rule, and this rule assumes that each year
-		// has 365 days.
+		// For years in the far future, the rule of the time library assumes that each year has 365 days.
 		"on the last day of a leap year": {windows{of("0 22 * * 1", "Europe/Berlin", "8h")}, "2044-12-31T12:00:00Z", false,
 			[]string{"2045-01-02T21:00:00Z", "2045-01-03T05:00:00Z"}},
 		"on a day of the month or of the week": {windows{of("0 0 13 * 5", "", "1h")}, "2026-05-09T00:00:00Z", false,
@@ -74,7 +73,6 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		"no windows":                   {nil, "2026-05-05T08:00:00Z", false, []string{"-"}},
 		"hourly, with a gap when half an hour is repeated": {windows{of("0 * * * *", "Australia/Lord_Howe", "1h")},
 			"2026-01-05T08:00:00Z", true, []string{"2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"}},
-		// The day has 25 hours.
 		"daily, with a gap on a day of 25 hours": {windows{of("0 0 * * *", "Europe/Berlin", "24h")}, "2026-05-05T08:00:00Z", true,
 			[]string{"2026-10-25T22:00:00Z", "2026-10-25T23:00:00Z"}},
 
@@ -166,7 +164,7 @@ func TestParseNamesInvalidFields(t *testing.T) {
 	}
 }
 
-// A controller evaluates 10,000 budgets, so neither Open nor NextChange may allocate memory.
+// A controller evaluates 10,000 budgets, so Open and NextChange must not allocate memory.
 func TestWindowsDoNotAllocate(t *testing.T) {
 	set := mustParse(t, of("0 22 * * 1-5", "Europe/Berlin", "8h"), of("* * * * *", "America/New_York", "1m"))
 	at := timeOf(t, "2026-05-05T12:00:00Z")

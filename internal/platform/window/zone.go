@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// period is an interval in which the offset of a zone from UTC does not change. It need not be the longest such
-// interval.
+// period is an interval in which the offset of a zone from UTC does not change. A longer such interval may exist.
 type period struct {
 	zone               *time.Location
 	begin, end, offset int64
 }
 
-// move changes p to a period of the zone that contains the given time. If p already contains the time, move does
-// nothing. Otherwise move is expensive: for times after the last entry of the zone's table, the time library parses
-// the rule of the zone in each call.
+// move changes p to a period of the zone that contains the given time. It does nothing if p already contains the time.
+// For times after the last entry of the zone's table, it is expensive, because the time library parses the rule of the
+// zone in each call.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -33,14 +32,13 @@ func (p *period) move(zone *time.Location, at int64) {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// For zones with a rule, the time library ends a period with the 365th day of the year. In a leap year, this is too
-	// early. No rule changes the offset around New Year.
+	// With a rule, the time library ends a period on the 365th day of the year, which is too early in a leap year. No
+	// rule changes the offset around New Year.
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}
 }
 
-// next returns the time of the first opening of the window at or after a given time.
 func (w *Window) next(from int64, p *period) (int64, bool) {
 	for at := from; at <= from+farthest; {
 		p.move(w.zone, at)
@@ -51,8 +49,7 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 		if end < p.end {
 			break
 		}
-		// The local time jumps ahead. If a time of the schedule is skipped, the window opens immediately after the
-		// skipped interval.
+		// The local time jumps ahead. If it skips a time of the schedule, the window opens immediately after the jump.
 		p.move(w.zone, end)
 		if p.offset > offset {
 			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {
@@ -64,7 +61,6 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the time of the last opening of the window in the interval [begin, until].
 func (w *Window) previous(until, begin int64, p *period) (int64, bool) {
 	for at := until; at >= begin; {
 		p.move(w.zone, at)

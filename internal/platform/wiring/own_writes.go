@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// OwnWrites records a reconciler's own writes to each object until their events arrive. If a reconciler writes a
-// status, the event of this write need not trigger the same reconciler. If the previous process wrote the status
-// and its event arrives only now, the event must trigger the reconciler. The zero value is ready to use.
+// OwnWrites records the writes of a reconciler until their events arrive. The event of a reconciler's own status update
+// need not trigger it again. The event of a status update by the previous process must trigger it. The zero value is
+// ready to use.
 //
 // OwnWrites records several writes of an object, because the event of the first write may arrive after the second
-// write. If only the second write were recorded, the event of the first write would look like a write of another
-// client. It would trigger a pass, which would write again, and the cycle would repeat.
+// write. If that event counted as a write of another client, it would trigger a pass and another write, and the cycle
+// would repeat.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
 }
 
-// maxPending is the greatest number of recorded writes per object, because a cache may receive no events for a long
+// maxPending is the maximum number of recorded writes per object, because a cache may receive no events for a long
 // time.
 const maxPending = 16
 
@@ -37,8 +37,8 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// consume reports whether this reconciler wrote this version of the object. If so, it removes the record of this
-// write and of all earlier writes, because their events cannot arrive any more.
+// consume reports whether this reconciler wrote this version of the object. It then forgets this write and all earlier
+// ones, because their events cannot arrive any more.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,9 +55,9 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Filter returns a predicate that passes two kinds of events: the events that the given predicate passes, and the
-// events of writes by other clients. If the event of this reconciler's own write arrives before the response to the
-// write, the event is treated as the event of another client's write. This costs one unnecessary pass.
+// Filter returns a predicate that passes the events of other clients' writes, and the events that the given predicate
+// passes. An event that arrives before the response to its write counts as another client's event. This costs one
+// unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

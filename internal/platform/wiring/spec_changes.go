@@ -12,13 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// specChangePriority is the priority of the key of an object whose spec has changed. All other keys have the priority
-// 0, or a lower priority while the process starts.
+// specChangePriority is the priority of an object whose spec has changed. All other keys have the priority 0, or a
+// lower one while the process starts.
 const specChangePriority = 100
 
-// SpecChangesFirst returns an additional watch of a kind. If the spec of an object changes, this watch gives the key of
-// the object priority over other keys. When a user changes a running fleet, the change must not wait for hundreds of
-// new fleets, or for status updates of the machines of broken fleets.
+// SpecChangesFirst returns an additional watch that gives priority to objects whose spec has changed. A user's change
+// of a fleet must not wait for hundreds of new fleets or for status updates.
 func SpecChangesFirst(object client.Object) Watch {
 	return Watch{
 		Object: object,
@@ -35,7 +34,7 @@ func SpecChangesFirst(object client.Object) Watch {
 	}
 }
 
-// Enqueue adds keys to a queue. If the queue supports priorities, the keys get the given priority.
+// Enqueue adds keys to a queue, with the given priority if the queue supports priorities.
 func Enqueue(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, keys ...reconcile.Request) {
 	if ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)

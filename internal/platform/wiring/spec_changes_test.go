@@ -20,7 +20,6 @@ func deployment(name string, generation int64) *v1beta1.MachineDeployment {
 	return d
 }
 
-// send passes an update to all watches of a kind, as a manager does.
 func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was,
 	is client.Object) {
 	t.Helper()
@@ -43,7 +42,6 @@ func TestASpecChangeDoesNotWaitForNewObjects(t *testing.T) {
 	for i := range 500 {
 		send(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
 	}
-	// This update changes only the status.
 	send(t, q, watches, deployment("reported", 3), deployment("reported", 3))
 	send(t, q, watches, deployment("good", 3), deployment("good", 4))
 	if n := q.Len(); n != 502 {

@@ -26,7 +26,7 @@ import (
 // Cluster is the cluster that contains the objects of a watch.
 type Cluster string
 
-// The two clusters.
+// Names of the two clusters.
 const (
 	Control Cluster = "control"
 	Target  Cluster = "target"
@@ -42,10 +42,10 @@ type Controller struct {
 	Concurrency int
 	// Timeout is the maximum duration of one pass. Zero means no limit.
 	Timeout time.Duration
-	// Retries limits the rate at which failed passes over a key are repeated. Nil means an exponential delay from
-	// FirstRetry to LongestRetry.
+	// Retries limits how often failed passes over a key are repeated. Nil means an exponential delay from FirstRetry to
+	// LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
-	// For watches the objects that the controller reconciles: their names are the keys. It is nil if the keys are not
+	// For watches the objects that the controller reconciles. Their names are the keys. It is nil if the keys are not
 	// names of objects of one kind.
 	For *Watch
 	// Watches watch other objects whose events affect keys.
@@ -58,8 +58,7 @@ type Controller struct {
 type Watch struct {
 	// Cluster defaults to Control.
 	Cluster Cluster
-	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its kind set if only
-	// metadata is used.
+	// Object is an empty object of the kind. It is typed, or a PartialObjectMetadata with its kind set.
 	Object client.Object
 	// Keys enqueues the affected keys. It defaults to the name of the object.
 	Keys handler.EventHandler
@@ -67,16 +66,15 @@ type Watch struct {
 	Predicate predicate.Predicate
 }
 
-// FirstRetry and LongestRetry are the minimum and the maximum of the delay between two failed passes over a key.
-// Each event of a failing key causes another failed pass, so the longest delay is soon reached. The longest delay
-// is only a minute, because no event reports the end of an outage of the API server.
+// FirstRetry and LongestRetry limit the delay between two failed passes over a key. The longest delay is only a minute,
+// because no event reports the end of an outage of the API server.
 const (
 	FirstRetry   = 5 * time.Millisecond
 	LongestRetry = time.Minute
 )
 
-// retries also limits the rate of failed passes over all keys of a controller. It allows retriesAtOnce passes
-// immediately, and retriesPerSecond passes per second after that.
+// retries also limits the failed passes over all keys of a controller: retriesAtOnce passes at once, and
+// retriesPerSecond passes per second after that.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -113,8 +111,8 @@ func (t Controller) AllWatches() []Watch {
 	return all
 }
 
-// Add adds the controller to a manager of the control cluster. If there is no target cluster, events is nil, and Add
-// omits the watches of objects in the target cluster.
+// Add adds the controller to a manager of the control cluster. Without a target cluster, events is nil, and Add omits
+// the watches of the target cluster.
 func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	if t.Retries == nil {
 		t.Retries = retries()
@@ -158,7 +156,7 @@ func MachineSets() *metav1.PartialObjectMetadata {
 }
 
 // CacheVersion returns a function that returns the resource version of the manager's cache of a kind. The cache
-// contains all writes up to this version. It returns "" if the version is not known.
+// contains all writes up to this version. The function returns "" if the version is unknown.
 func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Count returns a number with its noun, such as "1 machine" or "3 machines". It supports only nouns whose plural is
-// formed with an s.
+// Count returns a number with its noun, such as "1 machine" or "3 machines". The plural of the noun must end with an
+// additional s.
 func Count[N int | int32](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -15,16 +15,15 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// BriefBytes is the maximum length of the result of Brief. Some messages of other components are long, such as the
-// API server's answer about a large object.
+// BriefBytes is the maximum length of the result of Brief. Some messages of other components are very long.
 const BriefBytes = 1024
 
 const ellipsis = "…"
 
-// Brief returns the beginning of a message as valid UTF-8, with at most BriefBytes bytes.
+// Brief returns at most the first BriefBytes bytes of a message, as valid UTF-8.
 func Brief(message string) string { return Truncate(message, BriefBytes) }
 
-// Truncate returns a message in valid UTF-8 of at most n bytes. It ends with an ellipsis if the message was longer.
+// Truncate returns at most n bytes of a message, as valid UTF-8. A shortened message ends with an ellipsis.
 func Truncate(message string, n int) string {
 	message = strings.ToValidUTF8(message, "�")
 	if len(message) <= n {

@@ -23,17 +23,16 @@ import (
 type Provider struct {
 	// Name is the driver's name, such as "azure". The process is called machinist-provider-<name>. Required.
 	Name string
-	// AddFlags adds the flags of the driver. Nil means that it has none. The flags of the process are registered already;
-	// --help lists them.
+	// AddFlags adds the flags of the driver. Nil means that it has none. The flags of the process are already
+	// registered.
 	AddFlags func(*pflag.FlagSet)
-	// New creates the driver after the flags were parsed. It should fail if a flag is missing or wrong, but not if the
-	// cloud does not answer: that is an error of a driver call. Required.
+	// New creates the driver after the flags were parsed. It returns an error if a flag is missing or wrong. It must
+	// not fail if the cloud does not answer, because the calls of the driver report this. Required.
 	New func() (provider.Driver, error)
 }
 
-// Main runs the process until SIGTERM or SIGINT, and exits with code 0 after an orderly shutdown. After an error, it
-// prints a message and exits with code 1. If the process loses its leader election Lease, it exits with
-// process.ExitFenced.
+// Main runs the process until SIGTERM or SIGINT. It exits with code 0 after an orderly shutdown, with code 1 after an
+// error, and with process.ExitFenced after it has lost its Lease.
 func Main(p Provider) {
 	if err := Command(p).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -114,8 +113,7 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	})
 }
 
-// driver creates the driver. It returns an error if the driver cannot work. The process then fails at startup and not
-// at the first machine.
+// driver creates the driver. A driver that cannot work is an error at startup, and not at the first machine.
 func (p Provider) driver() (provider.Driver, error) {
 	if p.New == nil {
 		return nil, errors.New("app.Provider.New is required")

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// fakeDriver implements only the methods that return its name and its time limits.
 type fakeDriver struct {
 	provider.Driver
 	name            string

@@ -70,7 +70,6 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 	}
 }
 
-// addControllers adds all controllers of a provider process.
 func addControllers(ctx context.Context, op *process.Process, s *settings, driver provider.Driver,
 	tracer *tracing.Tracer) error {
 	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
@@ -207,8 +206,8 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
 
-// addOrphanDrains adds the controller that drains Nodes without a Machine. It is separate from the controller that
-// drains Machines, because the Machine reconciler ends every drain whose Machine does not exist.
+// addOrphanDrains adds the controller that drains Nodes without a Machine. The controller that drains Machines cannot
+// do this, because the Machine reconciler ends every drain without a Machine.
 func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // The drains of Machines register the metrics already.
@@ -221,7 +220,6 @@ func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Optio
 	return &orphans.Target{Nodes: target.Cache, Live: target.Live, Drainer: drains, Epoch: o.Epoch}, nil
 }
 
-// addApproval adds the controllers that approve the certificate requests of this provider's kubelets.
 func addApproval(ctx context.Context, op *process.Process, s *settings, driver *cloud.Cloud, classes approval.Classes,
 	events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
@@ -254,11 +252,10 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	return nil
 }
 
-// joinTimeout is how long a machine may wait for its Node. After this time, a failed check is regarded as the reason
-// why the Node is missing.
+// joinTimeout is how long a machine may wait for its Node. After this time, a failed check counts as the reason.
 const joinTimeout = time.Minute
 
-// monitorJoins returns a monitor that checks periodically whether machines can join the target cluster.
+// monitorJoins returns a monitor that periodically checks whether machines can join the target cluster.
 func monitorJoins(op *process.Process, target *process.Cluster, api func() (machine.Endpoint, error),
 	now clock.WithTicker) *preflight.Monitor {
 	return &preflight.Monitor{

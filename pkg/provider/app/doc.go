@@ -7,8 +7,8 @@
 // The process serves the MachineClasses and Machines of its provider: it creates, tracks, drains and deletes instances.
 // It runs alone, or together with machinist-manager.
 //
-// The package provides everything that the process needs in addition to the driver: flags, the connections to both
-// clusters, leader election and its fence, health and metrics endpoints, signals and exit codes. It also guards the
-// driver. Every call has a deadline, is counted, and respects the configured rate limit. A process that may have lost
-// its leadership makes no calls. If the driver panics, only that call fails.
+// The package provides everything except the driver: flags, clients of both clusters, leader election, health and
+// metrics endpoints, signals and exit codes. The package also guards the driver. Every call has a deadline, is counted,
+// and respects the rate limit. A process that may have lost its leadership makes no calls. If the driver panics, only
+// that call fails.
 package app

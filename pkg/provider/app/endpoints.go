@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// EndpointFlags are the flags with which an administrator determines the addresses to which a driver may connect.
-// Drivers whose endpoints come from credentials, classes or answers of the cloud have these flags.
+// EndpointFlags are the flags with which an administrator limits the addresses to which a driver may connect. They are
+// for drivers whose endpoints come from credentials, classes or answers of the cloud.
 type EndpointFlags struct {
 	prefix          string
 	allowed, denied []string
@@ -27,7 +27,7 @@ func (f *EndpointFlags) AddFlags(fs *pflag.FlagSet, prefix string) {
 
 func (f *EndpointFlags) name(what string) string { return f.prefix + "-" + what + "-address" }
 
-// Rules returns the rules from the flags and the environment. The error contains the flag and the value.
+// Rules returns the rules from the flags and the environment. An error names the flag and the value.
 func (f *EndpointFlags) Rules() (r endpoints.Rules, err error) {
 	if r.Allowed, err = endpoints.ParseRanges(f.allowed); err != nil {
 		return r, fmt.Errorf("--%s: %w", f.name("allow"), err)

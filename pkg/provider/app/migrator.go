@@ -31,12 +31,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// migrator holds the migrator's own flags, in addition to those that all processes have.
 type migrator struct {
 	cloudQPS   float64
 	cloudBurst int
 	timing     migration.Timing
-	// Objects of the old system in all namespaces may use the Secrets and ConfigMaps of sharedNamespaces.
+	// sharedNamespaces contains the namespaces whose Secrets and ConfigMaps the old system's objects of all namespaces
+	// may use.
 	sharedNamespaces []string
 }
 
@@ -46,7 +46,7 @@ func (s *migrator) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,
 		"number of calls to the cloud that may exceed --cloud-qps in a burst")
 	fs.DurationVar(&s.timing.ProbeInterval, "fence-probe-interval", s.timing.ProbeInterval,
-		fmt.Sprintf("time between two of the %d probes that must find the old objects blocked, each over its own connection; if there is only one API server, 1s is enough",
+		fmt.Sprintf("time between two of the %d checks, over separate connections, that the old objects are protected; if there is only one API server, 1s is enough",
 			s.timing.Probes))
 	fs.DurationVar(&s.timing.LeaseMargin, "fence-lease-margin", s.timing.LeaseMargin,
 		"how long an old controller may still act after the duration of the Lease that it lost")
@@ -81,7 +81,7 @@ func (s *migrator) validate() error {
 }
 
 // migratorCommand returns the subcommand that takes over fleets of other machine controllers. It runs as a separate
-// process with its own role and its own Lease, because it needs permissions that no provider process should have.
+// process with its own role and Lease, because it needs permissions that no provider process should have.
 func migratorCommand(p Provider) *cobra.Command {
 	config := process.DefaultConfig("machinist-migrator-" + p.Name)
 	settings := &migrator{cloudBurst: 10, timing: migration.DefaultTiming}
@@ -120,8 +120,8 @@ func runMigrator(ctx context.Context, config *process.Config, s *migrator, p Pro
 	}
 	o := operatorOptions(log, defaultSettings())
 	utilruntime.Must(apiextensionsv1.AddToScheme(o.Scheme))
-	// The migrator reads other objects directly from the API server. With a stale cache, the migrator might create or
-	// delete an object twice.
+	// The migrator reads other objects from the API server. With a stale cache, it might create or delete an object
+	// twice.
 	o.ControlKinds = []process.Kind{{Object: &v1beta1.Migration{}}}
 	o.TargetKinds = nil
 	op, err := process.New(config, o)
@@ -188,8 +188,7 @@ func freshClient(control *process.Cluster) (client.Client, error) {
 		Scheme: control.Live.Scheme(), Mapper: control.Live.RESTMapper()})
 }
 
-// ownUser returns a function that returns the user name under which the API server knows this process. The function
-// asks the API server once and caches the answer.
+// ownUser returns a function that returns the user name of this process. The function asks the API server once.
 func ownUser(config *rest.Config) func(context.Context) (string, error) {
 	var known atomic.Pointer[string]
 	return func(ctx context.Context) (string, error) {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// addOrphans adds the controller that removes orphans. checkInstance makes the Machine controller look up a Machine's
-// instance. target is nil if there is no target cluster.
+// addOrphans adds the controller that removes orphans. The parameter checkInstance makes the Machine controller look up
+// a Machine's instance. The parameter target is nil if there is no target cluster.
 func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
 	target *orphans.Target) error {
 	orphanMetrics, err := orphans.NewMetrics(metrics.Registry)
@@ -42,7 +42,6 @@ func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInst
 	return nil
 }
 
-// orphanBook returns the ledger in which the process records what it knows about orphans.
 func orphanBook(op *process.Process) ledger.Book {
 	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
 }

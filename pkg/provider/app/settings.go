@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// settings are the flags of a provider process, in addition to those that all processes have.
+// settings are the flags of a provider process, in addition to those of all processes.
 type settings struct {
 	concurrentMachines int
 	concurrentClasses  int
@@ -46,7 +46,6 @@ type settings struct {
 	webhook            admission.Serving
 }
 
-// allNamespaces is the value of --secret-namespaces that stands for all namespaces.
 const allNamespaces = "*"
 
 // Values of --orphan-action.
@@ -73,9 +72,9 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses,
 		"number of MachineClasses that are reconciled concurrently")
 	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains,
-		"number of nodes that are drained concurrently, each with at most one eviction in progress; the process uses at least 2")
+		"number of nodes that are drained concurrently, at least 2; each node has at most one eviction at a time")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates,
-		"maximum number of instances that are being created, each counted from the call that creates it until it runs; 0 means no limit")
+		"maximum number of instances that are being created and do not run yet; 0 means no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
 		"maximum number of calls to the cloud per second, for the whole process; 0 means no limit")
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,
@@ -89,7 +88,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.secretNamespaces, "secret-namespaces", s.secretNamespaces,
 		"namespaces whose Secrets the process may list and watch; * means all namespaces, or that of --namespace. Classes in other namespaces cannot refer to Secrets")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
-		"approve the certificates that the kubelets of this provider's machines request in the target cluster, each only for its own machine; if false, the target cluster needs another approver")
+		"approve the certificate requests of this provider's kubelets in the target cluster; if false, the target cluster needs another approver")
 	fs.StringSliceVar(&s.guestAddresses, "approve-guest-addresses", nil,
 		"range (CIDR) of addresses for which serving certificates are approved even if only the guest reports the address; can be repeated. A guest can report any address in these ranges, so they must not contain API servers or other hosts that clients trust. By default, there is none")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
@@ -184,8 +183,8 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// guestRanges returns the ranges of --approve-guest-addresses. An address that only a guest reports is approved only if
-// it is in one of these ranges.
+// guestRanges returns the ranges of --approve-guest-addresses. Addresses that only a guest reports are approved only in
+// these ranges.
 func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	ranges, err := endpoints.ParseRanges(s.guestAddresses)
 	if err != nil {
@@ -199,7 +198,6 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// orphanRules returns the rules by which the process treats orphans of one installation and shard, as set by flags.
 func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {
 	r := s.orphans
 	r.ClusterID, r.Namespace, r.Shard = clusterID, namespace, shard
@@ -207,7 +205,6 @@ func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard
 	return r
 }
 
-// limiter returns the process's own limit on calls to the cloud. Nil means no limit.
 func (s *settings) limiter() *rate.Limiter {
 	if s.cloudQPS == 0 {
 		return nil
@@ -215,9 +212,9 @@ func (s *settings) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
 }
 
-// targetAPI returns a function. This function returns the address and the certificate authority with which instances
-// reach and verify the API server of the target cluster. The flags take precedence. Values that the flags do not set
-// are read from the target kubeconfig on each call. targetAPI fails if the file of --bootstrap-ca-file is missing.
+// targetAPI returns a function that returns the address and the certificate authority of the target cluster's API
+// server for instances. Flags take precedence. Each call reads the other values from the target kubeconfig. targetAPI
+// fails if the file of --bootstrap-ca-file is missing.
 func (s *settings) targetAPI(kubeconfig func() (*rest.Config, error)) (func() (machine.Endpoint, error), error) {
 	var flagCA []byte
 	if s.bootstrapCAFile != "" {

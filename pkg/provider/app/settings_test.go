@@ -50,8 +50,8 @@ func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Without flags, an instance gets the endpoint that the target kubeconfig contains when the instance is created. The
-// kubeconfig may appear, or change, after the process has started.
+// Without flags, an instance gets the current endpoint in the target kubeconfig, which may appear or change after the
+// start of the process.
 //
 // Rules kubeconfig-file-awaited, renewed-kubeconfig-used.
 func TestTargetAPIUsesFlagsBeforeTheCurrentKubeconfig(t *testing.T) {

@@ -6,8 +6,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// acceptedCases returns the cases for clouds that accept a call, but later carry out something else, or only a part of
-// the change.
+// acceptedCases returns the cases for clouds that accept a call, but later carry it out differently or only in part.
 func acceptedCases() []testCase {
 	return []testCase{
 		{name: "LateLackOfCapacity",

@@ -33,7 +33,7 @@ func answerCases() []testCase {
 	}
 }
 
-// claimedAddress is an address that is reserved for documentation, so that no instance has it.
+// claimedAddress is an address that is reserved for documentation. No instance has it.
 const claimedAddress = "192.0.2.254"
 
 func guestAddressesAreMarked(t *trial) {
@@ -223,7 +223,7 @@ func othersWithOurName(t *trial) {
 			}
 		}
 		_, err = t.driver.Delete(t.Context(), t.deleteByID(untagged))
-		// The driver cannot distinguish a missing tag from one that the cloud does not show yet.
+		// The driver cannot distinguish a missing tag from a tag that is not visible yet.
 		t.wantCode(err, "Delete of an instance of another owner with the same name and "+name, provider.FailedPrecondition,
 			provider.Aborted)
 		t.delete(t.driver, t.deleteByTags(s))

@@ -86,7 +86,6 @@ func invalidSpecsAreRefused(t *trial) {
 	}
 }
 
-// checkSpecRefused checks that every call with the invalid providerSpec fails.
 func (t *trial) checkSpecRefused(invalid InvalidSpec) {
 	t.Helper()
 	class := provider.Class{Spec: invalid.Spec, Credentials: t.Class.Credentials}
@@ -165,8 +164,8 @@ func specIsDecodedStrictly(t *trial) {
 	}
 }
 
-// cloudCall is a driver call that the driver cannot answer without asking the cloud. Its function returns an error
-// unless the call succeeded.
+// cloudCall is a driver call that needs an answer of the cloud. The function returns an error unless the call
+// succeeded.
 type cloudCall struct {
 	name string
 	do   func(context.Context) error
@@ -295,7 +294,7 @@ func credentialsNameNoSources(t *trial) {
 	}
 }
 
-// checkFollowsNoReference replaces the value of one key with references to this value, or adds such references under
+// checkFollowsNoReference replaces the value of a key with references to this value, or adds such references under
 // other keys.
 func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 	t.Helper()
@@ -306,12 +305,12 @@ func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 		changed := maps.Clone(good)
 		change(changed)
 		class := provider.Class{Spec: t.Class.Spec, Credentials: provider.NewCredentials(changed)}
-		// If the driver works with a reference, it must have followed the reference to the valid value.
+		// A driver that works with a reference must have followed it to the valid value.
 		_ = t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class})
 		_, err := t.driver.List(t.Context(), provider.ListRequest{Class: class, ClusterID: t.ClusterID})
 		return err == nil
 	}
-	// If the driver works without the key, a call that succeeds proves nothing.
+	// If the driver works without the key, a successful call proves nothing.
 	matters := !works(func(c map[string][]byte) { c[key] = []byte("conformance-garbage") })
 	touch := fmt.Sprintf("touch %s", b.canary)
 	for _, value := range []string{

@@ -9,7 +9,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// hooks returns the hooks that access the cloud without the driver.
 func (c *fakeCloud) hooks() Cloud {
 	return Cloud{
 		Resources: func(context.Context) ([]string, error) {

@@ -12,16 +12,15 @@ import (
 )
 
 // fakeCloud is a cloud in memory whose behavior is difficult for drivers. A server needs a network interface, which is
-// created before the server and remains after the server was deleted. A deletion takes a while, reads may lag behind,
-// and errors repeat the contents of the request. Instead of time, the cloud counts reads: the more often a server is
-// read, the sooner it is running.
+// created before the server and outlives it. A deletion takes a while, reads may lag behind, and errors repeat the
+// contents of the request. The cloud counts reads instead of time: a server runs after a number of reads.
 type fakeCloud struct {
 	mu      sync.Mutex
 	account string // the token that the cloud accepts
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	// reserved contains the network interfaces that became unusable because a call was refused.
+	// reserved contains the network interfaces that a refused call made unusable.
 	reserved map[string]bool
 	tokens   map[string]spent
 
@@ -30,21 +29,19 @@ type fakeCloud struct {
 	boot, end, lag int
 
 	faults map[FaultKind]*active
-	// gone are deleted servers.
-	gone []*server
+	gone   []*server
 	// quota is the maximum number of servers while QuotaFreesLate is active.
 	quota int
-	// reads and lists are the numbers of reads and of lists so far. Some faults affect only every second of these calls.
+	// reads and lists count the calls so far. Some faults affect only every second call.
 	reads, lists int
 	announced    map[string]time.Time
 }
 
-// active is an active fault.
 type active struct {
 	Fault
 	skip  int
 	began time.Time
-	// To end the calls that hang, close the channel healed.
+	// healed ends the calls that hang, when it is closed.
 	healed chan struct{}
 }
 
@@ -53,11 +50,10 @@ type server struct {
 	tags                 map[string]string
 	checks, deletions    int
 	createdAt, deletedAt time.Time
-	// hidden contains, for each kind of fault, the number of answers from which the fault hid the server.
+	// hidden contains, for each fault, the number of answers in which the fault hid the server.
 	hidden map[FaultKind]int
-	// failure is noCapacity, or badOperation if the server runs and an operation on it failed.
+	// failure is noCapacity, or badOperation if an operation on a running server failed.
 	failure string
-	// claimed is the address that the guest reports. It is empty if the guest reports none.
 	claimed string
 }
 
@@ -65,7 +61,7 @@ const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
-// cloudError is an error of the cloud. Like the errors of real clouds, it repeats what was sent.
+// cloudError is an error of the cloud. Like the errors of real clouds, it repeats the request.
 type cloudError struct {
 	kind       string
 	message    string
@@ -87,20 +83,18 @@ func newFakeCloud() *fakeCloud {
 	}
 }
 
-// request contains what every call sends.
 type request struct {
 	token string
-	// creates means that the call creates a server. changes means that the call changes something.
+	// creates means that the call creates a server. changes means that it changes something.
 	creates, changes bool
-	// sent is what else was sent. Errors repeat it.
-	sent string
+	sent             string
 }
 
 // readsAll is a context key for a client that reads answers of any length. Other clients read at most a megabyte.
 type readsAll struct{}
 
-// hides reports whether a fault hides a change of a server in this answer. The fault hides the change for the duration
-// Fault.For, and in at least one answer, so that a slow test also notices the fault.
+// hides reports whether a fault hides a change of a server in this answer. The change stays hidden for Fault.For, and
+// in at least one answer, so that a slow test notices the fault too.
 func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
@@ -110,7 +104,6 @@ func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	return true
 }
 
-// call executes one call, or makes the call fail because of a fault.
 func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -175,7 +168,6 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	return err
 }
 
-// putNIC creates a network interface and reports whether it has the tags.
 func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[string]string) (tagged bool, err error) {
 	err = c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
 		if tagged = c.faults[UntaggedParts] == nil; !tagged {
@@ -197,7 +189,6 @@ func (c *fakeCloud) tagNIC(ctx context.Context, token, name string, tags map[str
 	})
 }
 
-// deleteUntagged deletes a part that has no tags.
 func (c *fakeCloud) deleteUntagged(ctx context.Context, token, name string) error {
 	c.mu.Lock()
 	tags := c.parts[name]
@@ -233,13 +224,11 @@ func (c *fakeCloud) attached(part string) bool {
 	return slices.ContainsFunc(c.servers, func(s *server) bool { return part == "nic/"+s.nic || part == "disk/"+s.id })
 }
 
-// part is a part that belongs to no server.
 type part struct {
 	name string
 	tags map[string]string
 }
 
-// listParts returns the parts that have the tags and belong to no server.
 func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string]string) (all []part, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
 		for _, name := range slices.Sorted(maps.Keys(c.parts)) {
@@ -252,14 +241,13 @@ func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string
 	return all, err
 }
 
-// wanted describes the server to create.
 type wanted struct {
 	idempotency, size, node, nic, userData string
 	tags                                   map[string]string
 }
 
 func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (server, error) {
-	out := new(server) // If the call is done late, the caller does not read it.
+	out := new(server) // After a late call, the caller does not read it.
 	err := c.call(ctx, request{token: token, creates: true, changes: true, sent: w.userData}, func() error {
 		parameters := fmt.Sprint(w)
 		if used, known := c.tokens[w.idempotency]; known {
@@ -307,7 +295,6 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 	return *out, nil
 }
 
-// notFreed returns how many deleted servers still count against the quota.
 func (c *fakeCloud) notFreed() (n int) {
 	for _, s := range c.gone {
 		if c.hides(QuotaFreesLate, s, s.deletedAt) {
@@ -348,7 +335,6 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 	return out, err
 }
 
-// sees counts a read of a server and reports whether the read shows the server.
 func (c *fakeCloud) sees(s *server) bool {
 	s.checks++
 	return s.checks > c.lag
@@ -362,7 +348,7 @@ func (c *fakeCloud) spelled(s server) server {
 	return s
 }
 
-// shown returns a server in the form in which reads and lists contain it.
+// shown returns a server as reads and lists show it.
 func (c *fakeCloud) shown(s *server) server {
 	out := c.spelled(*s)
 	if c.hides(LateTags, s, s.createdAt) {
@@ -377,7 +363,7 @@ func (c *fakeCloud) shown(s *server) server {
 	return out
 }
 
-// listServers returns one page of the servers with the tags. It skips the given number of servers.
+// listServers returns one page of the servers with the tags, after the given number of servers.
 func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after,
 	limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
@@ -414,7 +400,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 	return page, more, err
 }
 
-// filter returns the tags by which a search for the given tags actually filters.
+// filter returns the tags by which a search actually filters.
 func (c *fakeCloud) filter(tags map[string]string) map[string]string {
 	if c.faults[FiltersIgnored] != nil {
 		return nil
@@ -465,7 +451,7 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// ending returns the announced end of each server whose end was announced. The keys are the IDs of the servers.
+// ending returns the announced end of each server, by server ID.
 func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

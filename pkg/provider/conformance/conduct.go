@@ -132,7 +132,7 @@ func endedContext(t *trial) {
 	}
 }
 
-// secretsStaySecret provokes as many errors as it can. The wrapper type watched checks each answer for secrets.
+// secretsStaySecret provokes many errors. The wrapper watched checks each answer for secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

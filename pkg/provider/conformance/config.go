@@ -16,24 +16,24 @@ import (
 // Config contains the driver to test, and what the author of the driver knows about it. New, Class.Spec and
 // InvalidSpecs are required.
 type Config struct {
-	// New returns a new driver, as in a process that has just started: the driver shares nothing except the cloud with
-	// other drivers that New returned. The suite calls New many times.
+	// New returns a new driver, as in a process that has just started. Drivers share nothing except the cloud. The
+	// suite calls New many times.
 	New func() (provider.Driver, error)
 
 	// Class is a valid class. If it has no credentials, the suite assumes that the driver needs none.
 	Class provider.Class
-	// OtherSpec is another valid providerSpec, with the same credentials, for a different instance, such as a larger one.
+	// OtherSpec is another valid providerSpec for the same credentials and a different instance, such as a larger one.
 	OtherSpec []byte
-	// InvalidSpecs are providerSpecs that the driver must refuse. The suite itself adds unknown and repeated fields, other
-	// kinds and other API versions.
+	// InvalidSpecs are providerSpecs that the driver must refuse. The suite itself adds unknown and repeated fields,
+	// other kinds and other API versions.
 	InvalidSpecs []InvalidSpec
 
 	// MalformedCredentials are credentials that Validate must refuse without asking the cloud.
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed credentials that the cloud does not accept.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of credentials whose values are not secret, such as the name of an account. This
-	// includes the credentials of Legacies.
+	// PublicCredentials are the keys of credentials that are not secret, such as the name of an account. They also
+	// apply to the credentials of Legacies.
 	PublicCredentials []string
 
 	// Version is the kubelet version that the suite requests. Default: none.
@@ -41,23 +41,23 @@ type Config struct {
 	// ClusterID is the cluster ID of the instances that the suite creates. For a second cluster, the suite appends
 	// "-other". Default: random.
 	ClusterID string
-	// Instances is the number of instances that a case creates if it cannot test the rule with one instance. Paging is
-	// tested only if a page of the driver's List contains fewer instances. Default: 5.
+	// Instances is the number of instances that a case creates if one instance is not enough. Paging is tested only if
+	// a page of the driver's List contains fewer instances. Default: 5.
 	Instances int
-	// Timeout is the maximum time that the cloud takes to show a change, to boot an instance, or to delete an instance.
+	// Timeout is the maximum time in which the cloud shows a change, boots an instance, or deletes an instance.
 	// Default: 2m.
 	Timeout time.Duration
-	// If Full is set, a case whose hook is missing fails instead of being skipped.
+	// Full makes a case fail if its hook is missing, instead of being skipped.
 	Full bool
-	// Never is the list of faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
-	// suite skips the cases for these faults, even if Full is set.
+	// Never lists the faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
+	// suite skips their cases, even if Full is set.
 	Never []FaultKind
-	// Legacies contains one description of instances for each old system from which fleets can come. The instances of
-	// these systems must be in the account of Class, so that List with Class finds them. Everything in them must be
-	// translatable. The suite uses them if the driver implements provider.Importer.
+	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
+	// must find these instances, so they must be in the account of Class. Everything in them must be translatable. The
+	// suite uses Legacies if the driver implements provider.Importer.
 	Legacies []provider.Legacy
-	// CollectorTags are the tags by which the old systems of Legacies recognize the instances that they may delete. The
-	// tags have the form that Cloud.Tags returns.
+	// CollectorTags are the tags by which the old systems of Legacies recognize the instances that they may delete, in
+	// the form that Cloud.Tags returns.
 	CollectorTags []string
 	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
@@ -68,56 +68,56 @@ type InvalidSpec struct {
 	// Name describes what is wrong with the providerSpec.
 	Name string
 	Spec []byte
-	// Field is the path, below providerSpec, of the field that the error must name, such as "disk.sizeGiB".
+	// Field is the path of the field that the error must name. It is relative to providerSpec, such as "disk.sizeGiB".
 	Field string
 }
 
-// Cloud contains hooks that access the cloud without the driver. Each of them may be nil.
+// Cloud contains hooks that access the cloud without the driver. Each hook may be nil.
 type Cloud struct {
-	// Resources lists everything that costs money or blocks a name: instances, disks, network interfaces and addresses,
-	// each with its kind and name, such as "disk/worker-1". It must not lag behind. The list may contain resources of
-	// other users if these resources do not change.
+	// Resources lists everything that costs money or blocks a name: instances, disks, network interfaces and addresses.
+	// An entry is a kind and a name, such as "disk/worker-1". The list must not lag behind. It may contain resources of
+	// other users if these do not change.
 	Resources func(ctx context.Context) ([]string, error)
-	// Launch creates an instance that does not belong to Machinist. The instance has the given tags, which are a subset of
-	// the tags provider.Tag*, in the driver's spelling. Launch returns the provider ID and a function that removes the
-	// instance. The function must also succeed if the instance no longer exists.
+	// Launch creates an instance that does not belong to Machinist. The given tags are a subset of provider.Tag*, in
+	// the driver's spelling. Launch returns the provider ID and a function that removes the instance. This function
+	// must also succeed if the instance no longer exists.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchNamed is like Launch. The new instance has the same name as the instance gone, which the driver created and
-	// which no longer exists. Apart from tags, everything else by which the driver finds instances is also the same.
+	// LaunchNamed is like Launch, but the new instance has the name of the instance gone, which the driver created and
+	// which no longer exists. Everything else by which the driver finds instances, except tags, is also the same.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchLegacy is like Launch. The new instance looks as if the old system of one of Config.Legacies had created it
-	// for a Machine with this name and UID. This includes everything else that this system leaves in the cloud.
+	// LaunchLegacy is like Launch, but the new instance looks as if the old system had created it for a Machine with
+	// this name and UID. This includes everything else that this system leaves in the cloud.
 	LaunchLegacy func(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (providerID string,
 		remove func(context.Context) error, err error)
-	// Tags returns all tags of an instance and of its parts, and everything else that Adopt changes. Each key consists of
-	// the part and the name of the tag, such as "disk/team". It must not lag behind.
+	// Tags returns all tags of an instance and of its parts, and everything else that Adopt changes. A key consists of
+	// the part and the name of the tag, such as "disk/team". The tags must not lag behind.
 	Tags func(ctx context.Context, providerID string) (map[string]string, error)
-	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement is in effect
-	// until withdraw is called. The suite uses Announce if the driver implements provider.Interrupter.
+	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement stays in
+	// effect until withdraw is called. The suite uses Announce if the driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
-	// Inject makes the cloud behave as the fault describes, until end is called. Faults of different kinds may be active
-	// at the same time. Inject returns errors.ErrUnsupported for a fault that it cannot provide.
+	// Inject makes the cloud behave as the fault describes, until end is called. Faults of different kinds may be
+	// active at the same time. Inject returns errors.ErrUnsupported for a fault that it cannot provide.
 	Inject func(ctx context.Context, fault Fault) (end func(), err error)
 }
 
-// Fault describes what happens to the driver's calls to the cloud. The fault must affect only the account of the test.
+// Fault describes what happens to the driver's calls to the cloud. It must affect only the account of the test.
 type Fault struct {
 	Kind FaultKind
 	// Skip is the number of calls that succeed before the fault begins. With DoneLate, only calls that change something
-	// count. Used with Unavailable, Unauthenticated and DoneLate.
+	// count. Unavailable, Unauthenticated and DoneLate use Skip.
 	Skip int
-	// RetryAfter is the waiting time that the cloud requests. Zero means that it requests none. Used with Throttled.
+	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
-	// For is the delay of the cloud: tens of milliseconds, and much less than the driver's CreateSettle. Used with
-	// LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse.
+	// For is the delay of the cloud: tens of milliseconds, and much less than the driver's CreateSettle. LateReads,
+	// LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse use For.
 	For time.Duration
-	// Address is the IP address that guests report. Used with GuestClaims.
+	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
 }
 
-// FaultKind is a way in which a cloud fails, or in which a working cloud is difficult for drivers.
+// FaultKind is a way in which a cloud fails or makes the work of a driver difficult.
 type FaultKind string
 
 // Faults of a cloud that fails. Unless stated otherwise, every call fails and has no effect.
@@ -126,9 +126,9 @@ const (
 	LostCreate FaultKind = "LostCreate"
 	// Unavailable: the cloud does not serve requests.
 	Unavailable FaultKind = "Unavailable"
-	// Throttled: the cloud refuses the call because there were too many calls, and may return the time to wait.
+	// Throttled: the cloud refuses the call because there were too many calls. The cloud may request a waiting time.
 	Throttled FaultKind = "Throttled"
-	// Exhausted: there is no quota or capacity for another instance. All calls that create none work.
+	// Exhausted: there is no quota or capacity for another instance. Calls that create no instance work.
 	Exhausted FaultKind = "Exhausted"
 	// Unauthenticated: the cloud no longer accepts the credentials.
 	Unauthenticated FaultKind = "Unauthenticated"
@@ -140,55 +140,56 @@ const (
 
 // Faults of a cloud that works. All calls that are not mentioned succeed.
 const (
-	// LateReads: for the duration Fault.For, reads by ID do not find new resources, and show deleted resources in their
-	// earlier state. Lists, and calls that change something, do not lag behind.
+	// LateReads: for Fault.For, reads by ID do not find new resources, and show deleted resources in their earlier
+	// state. Lists, and calls that change something, do not lag behind.
 	LateReads FaultKind = "LateReads"
-	// LateLists: lists, and searches by tags, lag behind by Fault.For. Reads by ID do not.
+	// LateLists: lists and searches by tags lag behind by Fault.For. Reads by ID do not lag behind.
 	LateLists FaultKind = "LateLists"
-	// LateTags: for the duration Fault.For, reads and lists show a new instance without its tags, and searches by tags do
-	// not find it. The answer of the call that creates the instance has the tags.
+	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find
+	// it. The answer of the call that creates the instance has the tags.
 	LateTags FaultKind = "LateTags"
-	// UnsteadyLists: lists contain some entries twice, and the order changes with each list. All pages of one list have
-	// the same order and omit no entry.
+	// UnsteadyLists: lists repeat some entries, and the order changes with each list. All pages of one list have the
+	// same order and omit no entry.
 	UnsteadyLists FaultKind = "UnsteadyLists"
 	// DoneLate: calls that change something return an error: "unavailable", or a timeout in the cloud. The changes take
 	// effect after Fault.For, even if the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
-	// OtherCase: IDs and names in answers differ from the request in upper and lower case. The cloud itself ignores case.
+	// OtherCase: IDs and names in answers differ from the request in upper and lower case. The cloud itself ignores
+	// case.
 	OtherCase FaultKind = "OtherCase"
-	// StateGoesBack: sometimes a read or a list shows an instance in an earlier state: as pending after it was running, or
-	// as running while it is being deleted.
+	// StateGoesBack: a read or a list sometimes shows an instance in an earlier state. An instance may be pending after
+	// it was running, or running while it is being deleted.
 	StateGoesBack FaultKind = "StateGoesBack"
-	// PartsRemain: if an instance that existed at the beginning of the fault is deleted, its disks, network interfaces or
-	// addresses remain, although the cloud otherwise deletes them too. They need separate calls.
+	// PartsRemain: if an instance that existed at the beginning of the fault is deleted, its disks, network interfaces
+	// or addresses remain. They need separate calls, although the cloud normally deletes them too.
 	PartsRemain FaultKind = "PartsRemain"
-	// PartsGoneFirst: at the beginning of the fault, the disks, network interfaces or addresses of the account's instances
-	// are removed, as if by hand.
+	// PartsGoneFirst: at the beginning of the fault, the disks, network interfaces or addresses of the account's
+	// instances are removed, as if by hand.
 	PartsGoneFirst FaultKind = "PartsGoneFirst"
-	// QuotaFreesLate: the quota equals the usage at the beginning of the fault. Deleted resources still count against the
-	// quota for the duration Fault.For.
+	// QuotaFreesLate: the quota equals the usage at the beginning of the fault. Deleted resources still count against
+	// the quota for Fault.For.
 	QuotaFreesLate FaultKind = "QuotaFreesLate"
-	// HugeAnswers: every answer is correct, but hundreds of megabytes longer than necessary, because of white space or a
-	// field that no driver reads. Calls take effect.
+	// HugeAnswers: every answer is correct, but hundreds of megabytes longer than necessary, because of white space or
+	// an unknown field. Calls take effect.
 	HugeAnswers FaultKind = "HugeAnswers"
-	// GivesUp: the cloud accepts new instances, which then fail before they run because there is no capacity for them.
+	// GivesUp: the cloud accepts new instances, which then fail for lack of capacity before they run.
 	GivesUp FaultKind = "GivesUp"
-	// OperationFails: at the beginning of the fault, an operation on each of the account's running instances fails, such
-	// as a resize. The instances continue to run, and reads show the state that the cloud uses for a failed operation.
+	// OperationFails: at the beginning of the fault, an operation such as a resize fails on each running instance of
+	// the account. The instances continue to run. Reads show the state that the cloud uses for a failed operation.
 	OperationFails FaultKind = "OperationFails"
-	// FiltersIgnored: lists and searches return everything in the account and ignore their filters.
+	// FiltersIgnored: lists and searches ignore their filters and return everything in the account.
 	FiltersIgnored FaultKind = "FiltersIgnored"
-	// UntaggedParts: the cloud ignores tags in the calls that create disks, network interfaces or addresses. A separate
-	// call can set them.
+	// UntaggedParts: the cloud ignores tags in the calls that create disks, network interfaces or addresses. Separate
+	// calls can set the tags.
 	UntaggedParts FaultKind = "UntaggedParts"
-	// PartsInUse: for the duration Fault.For after an instance was deleted, the cloud refuses to delete its disks, network
+	// PartsInUse: for Fault.For after the deletion of an instance, the cloud refuses to delete its disks, network
 	// interfaces or addresses, because they are in use.
 	PartsInUse FaultKind = "PartsInUse"
-	// GuestClaims: every running guest reports Fault.Address as one of its own addresses, in each way in which this cloud
-	// learns addresses from guests.
+	// GuestClaims: every running guest reports Fault.Address as its own address, in each way in which this cloud learns
+	// addresses from guests.
 	GuestClaims FaultKind = "GuestClaims"
 	// PartsReserved: there is no quota for another instance. A call that is refused for this reason reserves the parts
-	// that it names: they belong to no instance and cannot be used by another call until they are deleted.
+	// that it names. Reserved parts belong to no instance, and no other call can use them until they are deleted.
 	PartsReserved FaultKind = "PartsReserved"
 )
 
@@ -219,7 +220,6 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// random returns the given number of random bytes in hexadecimal digits.
 func random(bytes int) string {
 	data := make([]byte, bytes)
 	_, _ = rand.Read(data) // Never fails.

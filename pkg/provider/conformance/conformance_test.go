@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// configOf returns the complete configuration for a driver of fakeCloud.
 func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 	credentials := func(token string) provider.Credentials {
 		return provider.NewCredentials(map[string][]byte{"token": []byte(token)})
@@ -48,7 +47,6 @@ func TestCorrectDriverPassesAllCases(t *testing.T) {
 	}
 }
 
-// recorder implements the interface report for the suite's own tests.
 type recorder struct {
 	ctx context.Context
 
@@ -82,7 +80,6 @@ func (r *recorder) SkipNow() {
 	runtime.Goexit()
 }
 
-// record runs cases one after another and returns the reports of the last case.
 func record(t *testing.T, c Config, names ...string) *recorder {
 	t.Helper()
 	s, err := newSuite(t.Context(), c)

@@ -52,7 +52,6 @@ func (t *trial) awaitRunning(s *subject) {
 	})
 }
 
-// createAgain repeats a Create call that succeeded.
 func (t *trial) createAgain(d provider.Driver, s *subject, when string) {
 	t.Helper()
 	in, err := d.Create(t.Context(), t.createRequest(s))
@@ -93,7 +92,7 @@ func createAtOnceIsOne(t *trial) {
 		}
 	}
 	if s.providerID == "" {
-		// Any of these calls may have failed because of a concurrent call. A single call must not fail.
+		// Any of these calls may have failed because of another one. A single call must not fail.
 		t.create(s)
 	}
 	t.checkExactlyOne(s)

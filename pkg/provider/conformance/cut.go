@@ -137,7 +137,7 @@ func leftoversAreListed(t *trial) {
 }
 
 // hasLeftovers reports whether List returns leftovers of the subject. It also checks that no leftover belongs to the
-// instance of the subject intact, or to another cluster.
+// instance of the subject intact or to another cluster.
 func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -161,7 +161,7 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// checkExpired checks the code of an error. If the code means that the call had no effect, it must be Unauthenticated.
+	// checkExpired checks the code of an error. A code that excludes an effect must be Unauthenticated.
 	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {

@@ -97,12 +97,12 @@ func deleteDuringCreate(t *trial) {
 	if createErr != nil && provider.CodeOf(createErr).Terminal() {
 		t.Errorf("Create during Delete: %v; want an error after which Machinist retries", createErr)
 	}
-	// Machinist continues until nothing is left. Machinist may now know the provider ID.
+	// Machinist continues until nothing is left, and may now know the provider ID.
 	t.deleteUntilNothing(s, before, time.Now())
 }
 
-// deleteUntilNothing calls Delete until nothing of the subject is left. The effect of a failed Create may become
-// visible as late as CreateSettle after the end of the call.
+// deleteUntilNothing calls Delete until nothing of the subject is left. A failed Create may take effect as late as
+// CreateSettle after its end.
 func (t *trial) deleteUntilNothing(s *subject, before map[string]bool, createEnded time.Time) {
 	t.Helper()
 	left := provider.CreateSettle(t.driver.driver) - time.Since(createEnded)
@@ -136,7 +136,6 @@ func deleteLeavesNothing(t *trial) {
 	}
 }
 
-// checkUnchanged checks that the subject's instance was not changed.
 func (t *trial) checkUnchanged(s *subject, after string) {
 	t.Helper()
 	in, err := t.driver.Get(t.Context(), t.byID(s))
@@ -150,7 +149,7 @@ func (t *trial) checkUnchanged(s *subject, after string) {
 	t.checkTags(in, s, "after "+after)
 }
 
-// foreignOwners returns subjects that do not own the subject's instance, with their descriptions as keys.
+// foreignOwners returns subjects that do not own the subject's instance, by their descriptions.
 func (t *trial) foreignOwners(s *subject) map[string]*subject {
 	machine, cluster := t.subject(), t.subjectOf(t.otherCluster())
 	sameUID := *s

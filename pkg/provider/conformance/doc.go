@@ -9,13 +9,12 @@
 //		})
 //	}
 //
-// Some cases of the suite need only this configuration. The other cases need hooks that access the cloud without the
-// driver. Such a hook lists the resources that remain in the cloud, makes calls fail, or makes the cloud misbehave as
-// real clouds do. Config.Cloud contains the hooks, and docs/reference/conformance.md lists the hooks that each case
-// needs. If a hook is missing, the suite skips the case and lists its name. If Config.Full is true, the case fails
-// instead.
+// Some cases need only this configuration. The other cases need hooks that access the cloud without the driver. A hook
+// lists the remaining resources, makes calls fail, or makes the cloud misbehave as real clouds do. Config.Cloud
+// contains the hooks, and docs/reference/conformance.md lists the hooks of each case. If a hook is missing, the suite
+// skips the case and lists its name. If Config.Full is true, the case fails instead.
 //
-// The suite creates real instances and deletes them again. The suite may run in a cloud that is also used for other
-// purposes, because the tags of its instances contain a cluster ID that only the suite uses. If the cloud may return
-// outdated results, the suite polls until Config.Timeout has elapsed.
+// The suite creates real instances and deletes them again. Their tags contain a cluster ID that only the suite uses, so
+// the cloud may also serve other purposes. If the cloud may return outdated results, the suite polls until
+// Config.Timeout has elapsed.
 package conformance

@@ -19,33 +19,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// correct is a driver for fakeCloud that follows the contract. Some of its functions are fields, so that a test can
-// replace them.
+// correct is a driver for fakeCloud that follows the contract. Tests can replace the functions in its fields.
 type correct struct {
 	cloud    *fakeCloud
 	pageSize int
 
-	// decode decodes a providerSpec.
-	decode func(raw []byte) (machineSpec, error)
-	// tokenOf returns the token in the credentials.
-	tokenOf func(provider.Credentials) (string, error)
-	// idempotency returns the idempotency token for the cloud.
+	decode      func(raw []byte) (machineSpec, error)
+	tokenOf     func(provider.Credentials) (string, error)
 	idempotency func(provider.CreateRequest) string
-	// nicOf returns the name of a machine's network interface.
-	nicOf func(provider.Machine) string
-	// tags returns the tags of an instance.
-	tags func(provider.CreateRequest) map[string]string
-	// translate converts an error of the cloud.
-	translate func(error) error
+	nicOf       func(provider.Machine) string
+	tags        func(provider.CreateRequest) map[string]string
+	translate   func(error) error
 	// requiredTags returns the tags that an instance must have to be deleted.
 	requiredTags func(cluster string, m provider.Machine) map[string]string
-	// convert describes a server.
-	convert func(server) *provider.Instance
-	// If checksFirst is set, Create looks for an instance of the machine. If once is set, List returns each instance once
-	// on a page. If disks is set, Delete deletes disks.
+	convert      func(server) *provider.Instance
+	// checksFirst makes Create look for an instance of the machine. once makes List return each instance once on a
+	// page. disks makes Delete delete disks.
 	checksFirst, once, disks bool
-	// If filters is set, the driver compares the results of a search with its request. If untagged is set, Delete finds a
-	// network interface without tags by its name. If replaces is set, Create replaces a reserved network interface.
+	// filters makes the driver compare the results of a search with its request. untagged makes Delete find a network
+	// interface without tags by its name. replaces makes Create replace a reserved network interface.
 	filters, untagged, replaces bool
 }
 
@@ -124,7 +116,6 @@ func (d *correct) describe(s server) *provider.Instance {
 	if s.claimed != "" {
 		guest = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.claimed}}
 	}
-	// The cloud ignores case.
 	return &provider.Instance{
 		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, StateCode: code, NodeName: strings.ToLower(s.node), Type: s.size,
 		Zone:      "zone-1",
@@ -191,7 +182,6 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 	return d.convert(created), nil
 }
 
-// createNIC creates a network interface with tags.
 func (d *correct) createNIC(ctx context.Context, token, name string, tags map[string]string) error {
 	tagged, err := d.cloud.putNIC(ctx, token, name, tags)
 	if err != nil || tagged {
@@ -200,7 +190,6 @@ func (d *correct) createNIC(ctx context.Context, token, name string, tags map[st
 	return d.cloud.tagNIC(ctx, token, name, tags)
 }
 
-// byTags returns the first server with the tags of the machine.
 func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.Machine) (server, error) {
 	if cluster == "" || m.UID == "" {
 		return server{}, provider.Errorf(provider.InvalidArgument, "cluster ID or UID is empty")
@@ -426,7 +415,7 @@ func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provid
 	case err != nil:
 		return nil, d.translate(err)
 	case refused:
-		// The code may be anywhere in the chain of the error.
+		// The code may be anywhere in the error's chain.
 		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine",
 			req.ProviderID))
 	}

@@ -55,7 +55,7 @@ func lastCases() []testCase {
 		needs: []need{needsResources}, test: nothingIsLeft}}
 }
 
-// loseCreate creates an instance with a Create call whose answer is lost. It returns the time at which the call ended.
+// loseCreate calls Create so that its answer is lost. It returns the time at which the call ended.
 func (t *trial) loseCreate(s *subject) (ended time.Time) {
 	t.Helper()
 	end := t.inject(Fault{Kind: LostCreate})
@@ -83,8 +83,7 @@ func lostCreateIsOne(t *trial) {
 	}
 }
 
-// awaitLostCreate waits until Get finds the instance of a Create whose answer was lost. It waits no longer than
-// CreateSettle.
+// awaitLostCreate waits up to CreateSettle until Get finds the instance of a Create whose answer was lost.
 func (t *trial) awaitLostCreate(s *subject, ended time.Time) {
 	t.Helper()
 	left := provider.CreateSettle(t.driver.driver) - time.Since(ended)
@@ -194,7 +193,7 @@ func unavailableCloud(t *trial) {
 func throttlingCloud(t *trial) {
 	const wait = 7 * time.Second
 	t.checkCallsFail(Fault{Kind: Throttled, RetryAfter: wait}, func(attempted string, err error) {
-		// If a cloud expresses the time in whole seconds or as a date, the time may be rounded up.
+		// A cloud that sends whole seconds or a date may round the time up.
 		if got := provider.RetryAfter(err); t.wantCode(err, attempted, provider.Throttled) &&
 			(got < wait || got > wait+time.Second) {
 			t.Errorf("%s: RetryAfter is %s, want %s, which the cloud requested", attempted, got, wait)
@@ -245,7 +244,7 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// This time is long enough to send the call. If the call was not sent in this time, the error must have the same code.
+	// This time is long enough to send the call. Even without a sent call, the error must have the same code.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)
@@ -277,8 +276,8 @@ func validateCallsNothing(t *trial) {
 	}
 }
 
-// nothingIsLeft deletes instances that other cases may have lost track of, such as one whose Create was cancelled and
-// took effect anyway. It then checks that nothing is left.
+// nothingIsLeft deletes instances that other cases may have lost, such as one whose cancelled Create took effect. It
+// then checks that nothing is left.
 func nothingIsLeft(t *trial) {
 	t.await("the cloud contains the same as before", func() (bool, string) {
 		var problems []string

@@ -30,7 +30,6 @@ func findCases() []testCase {
 	}
 }
 
-// checkTags checks that an instance carries the subject's tags.
 func (t *trial) checkTags(in *provider.Instance, s *subject, how string) {
 	t.Helper()
 	if key := s.Namespace + "/" + s.Name; in.ClusterID != s.cluster || in.MachineUID != s.UID || in.MachineKey != key {

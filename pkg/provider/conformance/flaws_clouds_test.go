@@ -84,7 +84,6 @@ func cutFlaws() []flaw {
 	}
 }
 
-// hasServerOf looks for the machine's server without the driver.
 func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,12 +92,10 @@ func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	})
 }
 
-// randomToken makes every Create call use a new token, so that the call creates an instance unless it finds one by
-// tags.
+// randomToken makes every Create call use a new token, so that only a search by tags can prevent another instance.
 func randomToken(b *broken) { b.idempotency = func(provider.CreateRequest) string { return random(8) } }
 
-// goneIf makes Delete report Gone if the function matches accepts the result of a read, unless an earlier Delete was
-// accepted.
+// goneIf makes Delete report Gone if matches accepts the result of a read, unless an earlier Delete was accepted.
 func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 	return func(b *broken) {
 		accepted := map[types.UID]bool{}

@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// importing changes the answers of Import.
 func importing(change func(req provider.ImportRequest, out *provider.Imported)) func(*broken) {
 	return func(b *broken) {
 		b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
@@ -23,7 +22,6 @@ func importing(change func(req provider.ImportRequest, out *provider.Imported)) 
 	}
 }
 
-// locating changes the answers of Locate.
 func locating(change func([]provider.Located) []provider.Located) func(*broken) {
 	return func(b *broken) {
 		b.locate = func(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
@@ -33,7 +31,6 @@ func locating(change func([]provider.Located) []provider.Located) func(*broken) 
 	}
 }
 
-// retagging removes tags from a server without checking its owner.
 func retagging(b *broken, ctx context.Context, credentials provider.Credentials, providerID string,
 	removed ...string) error {
 	return b.retag(ctx, credentials, providerID, removed, func(map[string]string) error { return nil })

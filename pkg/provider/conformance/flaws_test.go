@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// broken is a driver with one or more of its methods replaced.
 type broken struct {
 	*correct
 	name     string
@@ -36,7 +35,7 @@ type broken struct {
 
 func (b *broken) Name() string { return b.name }
 
-// CreateSettle returns a short time. Drivers with a flaw that concerns this time hide instances for longer or forever.
+// CreateSettle returns a short time. Drivers with a flaw in this respect hide instances for longer or forever.
 func (b *broken) CreateSettle() time.Duration { return b.settle }
 
 func (b *broken) Validate(ctx context.Context, req provider.ValidateRequest) error {
@@ -80,7 +79,6 @@ func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRe
 	return b.ending(ctx, req)
 }
 
-// newBroken returns a driver of type broken that has no flaw yet.
 func newBroken(c *fakeCloud) *broken {
 	d := newCorrect(c)
 	return &broken{
@@ -108,27 +106,24 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return b.disown(ctx, req)
 }
 
-// flaw is a way in which a driver breaks the contract.
 type flaw struct {
-	// The case with this name must find the flaw.
+	// of is the name of the case that must find the flaw.
 	of   string
 	name string
 	// rule is a part of the message with which the case must fail.
 	rule string
 	with func(b *broken)
-	// These cases run before that case.
+	// after contains the cases that run before that case.
 	after []string
-	// cloud modifies the fakeCloud if the flaw is visible only with this change.
+	// cloud modifies the fakeCloud if the flaw is not visible otherwise.
 	cloud func(*fakeCloud)
 }
 
-// withoutIdempotency makes every Create call create a new instance.
 func withoutIdempotency(b *broken) {
 	b.checksFirst = false
 	b.idempotency = func(provider.CreateRequest) string { return random(8) }
 }
 
-// code replaces one error code with another.
 func code(b *broken, from, to provider.Code) {
 	before := b.translate
 	b.translate = func(err error) error {
@@ -140,7 +135,7 @@ func code(b *broken, from, to provider.Code) {
 	}
 }
 
-// meeting returns a function that blocks the first caller until there is a second one, but not longer than 10 seconds.
+// meeting returns a function that blocks its first caller until there is a second one, but for at most 10 seconds.
 // Later callers do not block.
 func meeting() func() {
 	var callers atomic.Int32
@@ -196,7 +191,7 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 	}
 }
 
-// A broken driver breaks only what its flaw replaces: without a flaw, all cases pass.
+// Without a flaw, all cases pass, so a broken driver breaks only what its flaw replaces.
 func TestBrokenDriverWithoutFlawPasses(t *testing.T) {
 	t.Parallel()
 	c := newFakeCloud()

@@ -14,7 +14,6 @@ func decodeLeniently(raw []byte) (machineSpec, error) {
 	return machineSpec{Size: "small"}, nil
 }
 
-// converting changes how the driver describes an instance.
 func converting(change func(*provider.Instance)) func(*broken) {
 	return func(b *broken) {
 		b.convert = func(s server) *provider.Instance {
@@ -25,7 +24,6 @@ func converting(change func(*provider.Instance)) func(*broken) {
 	}
 }
 
-// updating answers every Update with the same result.
 func updating(result provider.UpdateResult) func(*broken) {
 	return func(b *broken) {
 		b.update = func(context.Context, provider.UpdateRequest) (provider.UpdateResult, error) { return result, nil }
@@ -64,7 +62,7 @@ func forgetsNICs(b *broken) {
 	}
 }
 
-// tagsLater sets the tags of a server in a second call. If that call fails, the server has no tags forever.
+// tagsLater sets the tags of a server in a second call. If that call fails, the server never gets tags.
 func tagsLater(b *broken) {
 	var owner provider.CreateRequest
 	b.tags = func(req provider.CreateRequest) map[string]string { owner = req; return nil }
@@ -82,11 +80,10 @@ func tagsLater(b *broken) {
 }
 
 // givesUpWhenDeletedMeanwhile returns FailedPrecondition, as for a mistake of the user, if the network interface was
-// deleted while Create was running.
+// deleted during Create.
 func givesUpWhenDeletedMeanwhile(b *broken) {
 	code(b, provider.Aborted, provider.FailedPrecondition)
 	b.idempotency = func(req provider.CreateRequest) string {
-		// Delete the network interface before the server is created.
 		_ = b.cloud.deletePart(context.Background(), b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 		return req.Token
 	}

@@ -42,8 +42,8 @@ func TestReferenceListsEveryCase(t *testing.T) {
 	}
 }
 
-// TestGuideDescribesEveryFault checks the table of faults in the provider guide. The table must contain every kind of
-// fault that a case injects, and may name only existing cases.
+// TestGuideDescribesEveryFault checks that the table of faults in the provider guide contains every injected fault, and
+// only existing cases.
 func TestGuideDescribesEveryFault(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {

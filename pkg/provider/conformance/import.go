@@ -51,7 +51,6 @@ func importCases() []testCase {
 	}
 }
 
-// legacyInstance is an instance that an old system created.
 type legacyInstance struct {
 	*subject
 	provider.Legacy
@@ -59,7 +58,6 @@ type legacyInstance struct {
 	uid     types.UID
 }
 
-// launchLegacy creates an instance as an old system does.
 func (t *trial) launchLegacy(source provider.Legacy) legacyInstance {
 	t.Helper()
 	out := legacyInstance{Legacy: source, machine: "legacy-" + random(4), uid: newUID()}
@@ -89,17 +87,15 @@ func (t *trial) located(o legacyInstance) (found provider.Located) {
 	return found
 }
 
-// adoptLegacy adopts the instance for its subject.
 func (t *trial) adoptLegacy(o legacyInstance) {
 	t.Helper()
 	t.retryAdopt(o)
 	t.awaitVisible(o.subject)
 }
 
-// retryAdopt calls Adopt until it succeeds.
 func (t *trial) retryAdopt(o legacyInstance) {
 	t.Helper()
-	// A late read must not show the instance as if it had never been adopted.
+	// A late read must not show the instance without its adoption.
 	t.await("Adopt of the old system's instance", func() (bool, string) {
 		_, err := t.driver.Adopt(t.Context(), t.adoptRequest(o.subject))
 		if provider.CodeOf(err) == provider.Aborted {
@@ -110,7 +106,6 @@ func (t *trial) retryAdopt(o legacyInstance) {
 	})
 }
 
-// cloudTags returns the tags of the instance and its parts, read without the driver.
 func (t *trial) cloudTags(o legacyInstance) map[string]string {
 	t.Helper()
 	tags, err := t.Cloud.Tags(t.Context(), o.providerID)
@@ -135,7 +130,6 @@ func (t *trial) disownRequest(s *subject) provider.DisownRequest {
 		Scope: s.scope}
 }
 
-// retry repeats a call until it succeeds, as Machinist does.
 func (t *trial) retry(attempted string, call func() error) {
 	t.Helper()
 	t.await(attempted+" succeeds", func() (bool, string) {
@@ -173,7 +167,6 @@ func importLocates(t *trial) {
 	}
 }
 
-// maxFacts is the maximum length of Located.Facts.
 const maxFacts = 8 << 10
 
 func importMakesValidSpec(t *trial) {
@@ -214,7 +207,7 @@ func importReportsUnknownFields(t *trial) {
 	for _, source := range t.Legacies {
 		var fields map[string]any
 		t.must(json.Unmarshal(source.Spec.Reveal(), &fields), "decode Config.Legacies")
-		// Add the unknown field at the top, and in each nested object that has values other than strings.
+		// Add the unknown field at the top and in each nested object, except in objects of strings.
 		for path, add := range unknownFields("", fields, unknown) {
 			remove := add()
 			data, err := json.Marshal(fields)
@@ -234,8 +227,8 @@ func importReportsUnknownFields(t *trial) {
 	}
 }
 
-// unknownFields returns functions that add a field with the given name to a description, keyed by the path of the
-// field. It skips nested objects that contain only strings: they may be maps with arbitrary keys, or wrapped values.
+// unknownFields returns functions that add an unknown field to a description, by the path of the field. It skips nested
+// objects that contain only strings: they may be maps with arbitrary keys, or wrapped values.
 func unknownFields(path string, fields map[string]any, name string) map[string]func() (remove func()) {
 	all := map[string]func() func(){}
 	below := func(key string) string {
@@ -321,7 +314,6 @@ func releaseRemovesCollectorTags(t *trial) {
 	}
 }
 
-// awaitOwned waits until Get shows that the instance belongs to the subject's machine.
 func (t *trial) awaitOwned(o legacyInstance) {
 	t.Helper()
 	t.await("the instance belongs to the machine", func() (bool, string) {

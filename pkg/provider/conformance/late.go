@@ -36,8 +36,7 @@ func lateCases() []testCase {
 }
 
 // checkLateCloud creates an instance, repeats the Create while the cloud lags behind, and deletes the instance. It then
-// creates more instances and deletes each of them immediately. Delete may fail with the tolerated codes, after which
-// Machinist retries.
+// creates more instances and deletes each of them immediately. Machinist retries after the tolerated codes of Delete.
 func (t *trial) checkLateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
@@ -68,8 +67,7 @@ func lateReads(t *trial) { t.checkLateCloud(LateReads) }
 
 func lateLists(t *trial) { t.checkLateCloud(LateLists) }
 
-// lateTags tolerates that Delete refuses an instance without tags: the driver cannot know that the tags will appear
-// later.
+// lateTags tolerates that Delete refuses an instance without tags, because the tags may appear later.
 func lateTags(t *trial) { t.checkLateCloud(LateTags, provider.FailedPrecondition) }
 
 func lostCreateShowsLate(t *trial) {
@@ -78,7 +76,7 @@ func lostCreateShowsLate(t *trial) {
 		t.inject(Fault{Kind: kind, For: t.lag()})
 	}
 	s := t.subject()
-	// Read the instance before it exists: a driver must not cache this answer.
+	// A driver must not cache the answer of this early read.
 	_, err := t.driver.Get(t.Context(), t.byTags(s))
 	t.wantCode(err, "Get by tags of a machine that has no instance", provider.NotFound)
 	ended := t.loseCreate(s)
@@ -95,8 +93,8 @@ func lostCreateShowsLate(t *trial) {
 	t.checkNothingLeft(before, "Delete of an instance whose Create lost its answer")
 }
 
-// doneLate tests a cloud that answers a call of Create with an error, and makes the change later. It begins with the
-// first changing call, then continues with the second, and so on, until Create completes.
+// doneLate tests a cloud that answers a call of Create with an error, and makes the change later. The error affects the
+// first changing call, then the second, and so on, until Create completes.
 func doneLate(t *trial) {
 	lag := t.lag() // A busy cloud may take longer. Three times as long is enough, and within CreateSettle.
 	completed := false
@@ -153,8 +151,7 @@ func doneLate(t *trial) {
 }
 
 // createDoneLate calls Create. After the given number of changing calls, the cloud answers changing calls with errors
-// and carries them out later. The results of createDoneLate are the time at which Create ended, and whether Create
-// completed.
+// and carries them out later. It returns when Create ended and whether it completed.
 func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, completed bool) {
 	t.Helper()
 	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})
@@ -176,7 +173,7 @@ func quotaFreesLate(t *trial) {
 	s, next := t.subject(), t.subject()
 	before := t.resourcesNow()
 	t.launch(s)
-	// The fault must last longer than it takes to notice that the instance is gone.
+	// The fault must outlast the time in which the driver notices that the instance is gone.
 	t.inject(Fault{Kind: QuotaFreesLate, For: 3 * t.lag()})
 	t.delete(t.driver, t.deleteByID(s))
 	refused := 0

@@ -18,7 +18,6 @@ const (
 	oldCollector  = "old-collector"
 )
 
-// fakeLegacies returns descriptions of a small server in two old systems.
 func fakeLegacies(account string) []provider.Legacy {
 	old := provider.Legacy{Provider: "fake",
 		Spec:        provider.NewSecret([]byte(`{"size":"small","disk":{"gib":10}}`)),
@@ -72,7 +71,7 @@ func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provide
 		Findings: old.Findings()}, err
 }
 
-// retag removes the given tags from a server and its disk if the function allowed accepts the tags of the server.
+// retag removes the given tags from a server and its disk if allowed accepts the tags of the server.
 func (d *correct) retag(ctx context.Context, credentials provider.Credentials, providerID string,
 	removed []string, allowed func(tags map[string]string) error) error {
 	token, err := d.tokenOf(credentials)

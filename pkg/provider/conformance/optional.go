@@ -28,7 +28,7 @@ func optionalCases() []testCase {
 	}
 }
 
-// callName calls a method that returns a name and takes no context. It checks that the method returns soon.
+// callName calls a method without a context that returns a name. The method must return soon.
 func (t *trial) callName(what string, d *watched, class provider.Class, ask func() (string, error)) string {
 	t.Helper()
 	type answer struct {
@@ -122,7 +122,6 @@ func interruptionsAreReported(t *trial) {
 	ending, remaining := t.subject(), t.subject()
 	t.launch(ending)
 	t.launch(remaining)
-	// announced returns the interruption of the instance, or nil if there is none.
 	announced := func() (found *provider.Interruption) {
 		t.Helper()
 		all, err := t.driver.Interruptions(t.Context(), provider.InterruptionsRequest{Class: t.Class, ClusterID: t.ClusterID})

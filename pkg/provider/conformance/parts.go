@@ -74,7 +74,6 @@ func foundIsTrue(t *trial) {
 	result, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 	switch {
 	case provider.CodeOf(err) == provider.Aborted:
-		// Delete has reported nothing yet.
 	case err != nil:
 		t.must(err, "Delete")
 	case result.Gone && !result.Found:

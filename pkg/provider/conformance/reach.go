@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// resources returns what the cloud contains. It returns nil if Cloud.Resources is nil.
+// resources returns what the cloud contains, or nil if Cloud.Resources is nil.
 func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
 	if s.Cloud.Resources == nil {
 		return nil, nil
@@ -26,7 +26,6 @@ func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
 	return set, nil
 }
 
-// resourcesNow is like resources, but ends the case on an error.
 func (t *trial) resourcesNow() map[string]bool {
 	t.Helper()
 	now, err := t.resources(t.Context())
@@ -34,8 +33,8 @@ func (t *trial) resourcesNow() map[string]bool {
 	return now
 }
 
-// newResources returns the sorted names of the resources that the cloud contains now and did not contain before. It
-// returns nothing if Cloud.Resources is nil.
+// newResources returns the sorted names of the resources that the cloud contains now and did not contain before.
+// Without Cloud.Resources, it returns nothing.
 func (t *trial) newResources(before map[string]bool) []string {
 	t.Helper()
 	var more []string
@@ -50,8 +49,8 @@ func (t *trial) newResources(before map[string]bool) []string {
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
-// inject injects a fault. The fault ends when the returned function is called, and at the latest when the case ends.
-// The case is skipped if the fault is not available.
+// inject injects a fault until the returned function is called or the case ends. If the fault is not available, inject
+// skips the case.
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
 	if slices.Contains(t.Never, fault.Kind) {
@@ -86,8 +85,8 @@ func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	return endOnce, true
 }
 
-// cleanUp ends faults and deletes the instances of the case. It only logs failures, because failures in this phase are
-// not the subject of the case.
+// cleanUp ends faults and deletes the instances of the case. It only logs failures, because the case does not test the
+// cleanup.
 func (t *trial) cleanUp() {
 	defer t.ended.Store(true)
 	for _, end := range slices.Backward(t.cleanups) {
@@ -113,7 +112,6 @@ func (t *trial) cleanUp() {
 	}
 }
 
-// remove calls Delete until it reports Gone or fails.
 func remove(ctx context.Context, d provider.Driver, req provider.DeleteRequest) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		result, err := d.Delete(ctx, req)

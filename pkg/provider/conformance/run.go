@@ -29,8 +29,8 @@ func Run(t *testing.T, c Config) {
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report contains the methods of *testing.T that cases use. The suite's own tests use another implementation. With this
-// implementation, a case can fail for a broken driver without failing the test.
+// report contains the methods of *testing.T that cases use. The suite's own tests replace it, so that a case can fail
+// for a broken driver without failing the test.
 type report interface {
 	Helper()
 	Context() context.Context
@@ -41,12 +41,10 @@ type report interface {
 	SkipNow()
 }
 
-// testCase tests one rule of the contract.
 type testCase struct {
 	name string
-	// rule is what the case expects, for the table in docs/reference/conformance.md.
-	rule string
-	// needs are the hooks, options and interfaces without which the case cannot run.
+	// rule is the expectation in the table of docs/reference/conformance.md.
+	rule  string
 	needs []need
 	test  func(*trial)
 }
@@ -66,7 +64,6 @@ const (
 	needsLaunchLegacy need = "Cloud.LaunchLegacy"
 	needsTags         need = "Cloud.Tags"
 
-	// needsAdopter and the following are optional interfaces of a driver.
 	needsAdopter     need = "provider.Adopter"
 	needsScoper      need = "provider.Scoper"
 	needsAccounter   need = "provider.Accounter"
@@ -93,10 +90,8 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	return true, implemented
 }
 
-// injecting returns the need for the injection of one kind of fault.
 func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind)) }
 
-// cases returns all cases, in the order in which they run.
 func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
 		importCases(),
@@ -104,10 +99,9 @@ func cases() []testCase {
 		partCases(), acceptedCases(), optionalCases(), lastCases())
 }
 
-// suite is one run of all cases.
 type suite struct {
 	Config
-	// before contains the resources of the cloud before the suite ran. It is nil if Cloud.Resources is nil.
+	// before contains the resources of the cloud before the suite ran, or nil without Cloud.Resources.
 	before  map[string]bool
 	skipped []string
 }
@@ -124,7 +118,6 @@ func newSuite(ctx context.Context, c Config) (*suite, error) {
 	return s, nil
 }
 
-// run runs one case.
 func (s *suite) run(r report, c testCase) {
 	r.Helper()
 	t := &trial{report: r, suite: s, name: c.name, userDataSecret: random(16)}
@@ -137,8 +130,7 @@ func (s *suite) run(r report, c testCase) {
 	c.test(t)
 }
 
-// require ends the case if a need is not met. If the need is a fault, its absence becomes known only later, when the
-// case injects the fault.
+// require ends the case if a need is not met. A missing fault becomes known only when the case injects it.
 func (t *trial) require(n need) {
 	t.Helper()
 	if optional, implemented := n.implementedBy(t.driver.driver); optional {

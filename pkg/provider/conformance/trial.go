@@ -12,20 +12,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// trial is one execution of a case.
 type trial struct {
 	report
 	*suite
-	name string
-	// driver is new for each case.
+	name   string
 	driver *watched
 	// userDataSecret is part of all user data. No answer may contain it.
 	userDataSecret string
 	subjects       []*subject
-	// cleanups are the functions that end injected faults and remove instances that were launched without the driver.
+	// cleanups end injected faults and remove instances that were launched without the driver.
 	cleanups []func()
-	// ended is set when the case has ended. A call that outlives the case violates the contract. Its failures after the
-	// end of the case are dropped.
+	// ended is set when the case has ended. Failures of a call that outlives the case are dropped.
 	ended atomic.Bool
 }
 
@@ -38,7 +35,6 @@ func (t *trial) Errorf(format string, args ...any) {
 	t.report.Errorf("%s", t.redact(fmt.Sprintf(format, args...)))
 }
 
-// Logf logs a text without secrets.
 func (t *trial) Logf(format string, args ...any) {
 	t.Helper()
 	t.report.Logf("%s", t.redact(fmt.Sprintf(format, args...)))
@@ -50,7 +46,6 @@ func (t *trial) fatalf(format string, args ...any) {
 	t.FailNow()
 }
 
-// must ends the case if err is not nil.
 func (t *trial) must(err error, attempted string, args ...any) {
 	t.Helper()
 	if err != nil {
@@ -58,7 +53,6 @@ func (t *trial) must(err error, attempted string, args ...any) {
 	}
 }
 
-// restart returns a driver as in a new process.
 func (t *trial) restart() *watched {
 	t.Helper()
 	d, err := t.New()
@@ -70,11 +64,10 @@ func (t *trial) restart() *watched {
 type subject struct {
 	provider.Machine
 	cluster string
-	// providerID and scope identify its instance. They are empty as long as the instance is unknown.
+	// providerID and scope identify its instance. They are empty while the instance is unknown.
 	providerID, scope string
 }
 
-// subject returns a new machine of the suite's first cluster.
 func (t *trial) subject() *subject { return t.subjectOf(t.ClusterID) }
 
 func (t *trial) subjectOf(cluster string) *subject {
@@ -86,13 +79,11 @@ func (t *trial) subjectOf(cluster string) *subject {
 
 func (t *trial) otherCluster() string { return t.ClusterID + "-other" }
 
-// newUID returns a random UID in the form that Kubernetes uses.
 func newUID() types.UID {
 	hex := random(16)
 	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", hex[:8], hex[8:12], hex[13:16], hex[17:20], hex[20:]))
 }
 
-// createRequest returns the CreateRequest that Machinist would send for the subject's instance.
 func (t *trial) createRequest(s *subject) provider.CreateRequest {
 	return provider.CreateRequest{
 		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, Token: string(s.UID) + "-1",
@@ -102,7 +93,6 @@ func (t *trial) createRequest(s *subject) provider.CreateRequest {
 	}
 }
 
-// tags returns the three tags of the contract.
 func (s *subject) tags() map[string]string {
 	return map[string]string{
 		provider.TagCluster:    s.cluster,
@@ -115,7 +105,6 @@ func (t *trial) userData(more string) provider.Secret {
 	return provider.NewSecret([]byte("#cloud-config\n# " + t.userDataSecret + more + "\n"))
 }
 
-// byID returns a request for the subject's instance by its provider ID.
 func (t *trial) byID(s *subject) provider.GetRequest {
 	req := t.byTags(s)
 	req.ProviderID, req.Scope = s.providerID, s.scope
@@ -126,7 +115,6 @@ func (t *trial) byTags(s *subject) provider.GetRequest {
 	return provider.GetRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster}
 }
 
-// deleteByID returns a request to delete the subject's instance by its provider ID.
 func (t *trial) deleteByID(s *subject) provider.DeleteRequest {
 	req := t.deleteByTags(s)
 	req.ProviderID, req.Scope = s.providerID, s.scope
@@ -144,7 +132,6 @@ func (t *trial) updateRequest(s *subject) provider.UpdateRequest {
 	}
 }
 
-// create creates the subject's instance. The call must succeed.
 func (t *trial) create(s *subject) *provider.Instance {
 	t.Helper()
 	in, err := t.driver.Create(t.Context(), t.createRequest(s))
@@ -178,7 +165,6 @@ func (t *trial) awaitVisible(s *subject) {
 	})
 }
 
-// listed calls List and returns the instances that have the tags of the subject.
 func (t *trial) listed(s *subject) []provider.Instance {
 	t.Helper()
 	all, _ := t.list(s.cluster)
@@ -188,7 +174,6 @@ func (t *trial) listed(s *subject) []provider.Instance {
 // maxPages is far more pages than the suite's instances can fill.
 const maxPages = 10000
 
-// list returns the instances of all pages of List.
 func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 	t.Helper()
 	found, err := t.pages(cluster)
@@ -199,7 +184,6 @@ func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 	return all, len(found)
 }
 
-// leftovers returns the leftovers of all pages of List.
 func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
 	t.Helper()
 	found, err := t.pages(cluster)
@@ -210,7 +194,6 @@ func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// pages returns the pages of List up to the first page that fails.
 func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	t.Helper()
 	req := provider.ListRequest{Class: t.Class, ClusterID: cluster}
@@ -232,7 +215,7 @@ func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	return nil, nil
 }
 
-// checkExactlyOne checks that the subject has exactly one instance, and that this is the known instance.
+// checkExactlyOne checks that the known instance is the only instance of the subject.
 func (t *trial) checkExactlyOne(s *subject) {
 	t.Helper()
 	t.awaitVisible(s)
@@ -250,7 +233,6 @@ func ids(all []provider.Instance) []string {
 	return out
 }
 
-// delete calls Delete until it reports Gone.
 func (t *trial) delete(d provider.Driver, req provider.DeleteRequest) {
 	t.Helper()
 	t.await("Delete reports Gone", func() (bool, string) {
@@ -313,8 +295,6 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 	}
 }
 
-// waitSince waits until the given duration has passed since the given time, so that everything that was due has
-// happened.
 func (t *trial) waitSince(after time.Time, long time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(after.Add(long)))
@@ -326,8 +306,8 @@ func (t *trial) waitSince(after time.Time, long time.Duration) {
 	}
 }
 
-// lag returns the delay that faults add to the cloud. It is much shorter than CreateSettle, and no longer than a test
-// should take.
+// lag returns the delay that faults add to the cloud. It is much shorter than CreateSettle, and short enough for a
+// test.
 func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
@@ -381,7 +361,6 @@ func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest,
 	})
 }
 
-// checkNothingLeft checks that the cloud contains nothing that it did not contain before.
 func (t *trial) checkNothingLeft(before map[string]bool, what string, args ...any) {
 	t.Helper()
 	if left := t.newResources(before); len(left) > 0 {
@@ -389,7 +368,6 @@ func (t *trial) checkNothingLeft(before map[string]bool, what string, args ...an
 	}
 }
 
-// wantCode checks that an error has one of the codes.
 func (t *trial) wantCode(err error, attempted string, want ...provider.Code) bool {
 	t.Helper()
 	if slices.Contains(want, provider.CodeOf(err)) {

@@ -29,7 +29,7 @@ var outcomes = []provider.UpdateOutcome{
 	provider.UpdateRefused,
 }
 
-// updateOnce calls Update until the update is no longer in progress, and returns the outcome.
+// updateOnce repeats Update while the update is in progress, and returns the outcome.
 func (t *trial) updateOnce(req provider.UpdateRequest, s *subject, attempted string) provider.UpdateOutcome {
 	t.Helper()
 	var result provider.UpdateResult

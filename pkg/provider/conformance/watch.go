@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// watched wraps the driver under test. Every call has a deadline, as in Machinist. Every answer is checked: instances
-// must be valid, fields must not exceed their limits, and answers must not contain secrets.
+// watched wraps the tested driver. Every call has a deadline, as in Machinist. Every answer is checked: instances must
+// be valid, fields must not exceed their limits, and no answer may contain secrets.
 type watched struct {
 	driver  provider.Driver
 	t       *trial
@@ -142,8 +142,8 @@ func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error 
 	return err
 }
 
-// legacyClass returns a class whose credentials are the secrets of an old description. The Spec of the description may
-// contain secrets too, but most of it is not secret.
+// legacyClass returns a class with the secrets of an old description as its credentials. Most of the description's Spec
+// is not secret.
 func legacyClass(old provider.Legacy) provider.Class {
 	return provider.Class{Credentials: old.Credentials}
 }
@@ -195,7 +195,6 @@ var (
 	nodeNameFormat   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// checkError checks an error of the driver.
 func (w *watched) checkError(operation string, err error) {
 	w.t.Helper()
 	if code := provider.CodeOf(err); !slices.Contains(codes, code) {
@@ -206,7 +205,7 @@ func (w *watched) checkError(operation string, err error) {
 	}
 }
 
-// checkInstance checks an instance. If the instance is nil, checkInstance returns an error.
+// checkInstance checks an instance. It returns an error if the instance is nil.
 func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {
@@ -245,7 +244,6 @@ func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	return nil
 }
 
-// checkNoSecrets reports a failure if a text contains a secret.
 func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	w.t.Helper()
 	for what, secret := range w.t.secrets(class.Credentials) {
@@ -258,7 +256,7 @@ func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	}
 }
 
-// secrets returns the secrets that no answer may contain, with their descriptions as keys.
+// secrets returns the secrets that no answer may contain, by their descriptions.
 func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	all := map[string]string{"the user data": t.userDataSecret}
 	for _, key := range credentials.Keys() {
@@ -280,8 +278,8 @@ func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	return all
 }
 
-// encodings returns the encodings in which a secret may appear: plain, in hexadecimal digits, and in base64 at any
-// position of the encoded text.
+// encodings returns the encodings in which a secret may appear: plain, hexadecimal, and base64 at any position of the
+// encoded text.
 func encodings(secret string) map[string]string {
 	all := map[string]string{"": secret, " in hexadecimal digits": hex.EncodeToString([]byte(secret))}
 	for offset, name := range []string{" in base64", " in base64, after one byte", " in base64, after two bytes"} {
@@ -297,7 +295,6 @@ func encodings(secret string) map[string]string {
 	return all
 }
 
-// redact removes the secrets of the configuration from a text, so that the test's log does not show them.
 func (t *trial) redact(text string) string {
 	for _, credentials := range []provider.Credentials{t.Class.Credentials, t.RejectedCredentials} {
 		for _, secret := range t.secrets(credentials) {

@@ -1,7 +1,6 @@
-// Package endpoints restricts the addresses to which a driver connects. Both users and the cloud can choose the
-// endpoints of a driver: users write them into credentials, and the cloud returns them in answers. Without a
-// restriction, they could make the driver connect to programs on its host, to the metadata service of its host, and to
-// Services of the cluster in which it runs.
+// Package endpoints restricts the addresses to which a driver connects. Users choose endpoints in credentials, and the
+// cloud chooses endpoints in its answers. Without a restriction, they could direct the driver to programs on its host,
+// to the metadata service, and to Services of its cluster.
 //
 // Rules check an address when the connection is opened, because a name can resolve to another address at any time.
 package endpoints
@@ -19,7 +18,7 @@ import (
 // Rules decide to which addresses a driver may connect. The zero value denies unspecified, loopback, link-local and
 // multicast addresses, and the addresses of metadata services.
 type Rules struct {
-	// Allowed are ranges to which the driver may connect although they would otherwise be denied.
+	// Allowed are ranges to which the driver may connect although the rules would deny them.
 	Allowed []netip.Prefix
 	// Denied are additional ranges to which the driver may not connect, such as the range of a cluster's Services.
 	Denied []netip.Prefix
@@ -51,8 +50,8 @@ func (r Rules) Check(address netip.Addr) error {
 	return nil
 }
 
-// CheckHost returns a *DeniedError for a host that is a denied address, or a name of the local host. It resolves no
-// names: Control checks the addresses of other names.
+// CheckHost returns a *DeniedError for a denied address or a name of the local host. It resolves no names, because
+// Control checks the addresses of other names.
 func (r Rules) CheckHost(host string) error {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return r.Check(address)
@@ -85,9 +84,9 @@ func (r Rules) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: r.Control}
 }
 
-// AllowHosts returns rules that also allow the given hosts if they are addresses. Use it for hosts in flags: an
-// administrator who names an address wants connections to this address. Names are not allowed, because the
-// administrator may not control their addresses.
+// AllowHosts returns rules that also allow the given hosts if they are addresses. Use it for hosts in flags, because an
+// administrator who names an address wants connections to it. Names are not allowed, because the administrator may not
+// control their addresses.
 func (r Rules) AllowHosts(hosts ...string) Rules {
 	r.Allowed = slices.Clone(r.Allowed)
 	for _, host := range hosts {
@@ -99,7 +98,6 @@ func (r Rules) AllowHosts(hosts ...string) Rules {
 	return r
 }
 
-// metadata contains the addresses of metadata services that are not link-local.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba Cloud
@@ -113,7 +111,7 @@ var (
 	broadcast   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 )
 
-// kindOf describes an address that is denied. It returns "" for all others.
+// kindOf describes an address that is denied, or returns "".
 func (r Rules) kindOf(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
@@ -145,7 +143,7 @@ var (
 )
 
 // embedded returns the IPv4 address to which a translator or a tunnel forwards packets for an IPv6 address. For all
-// other addresses, the result is not a valid address.
+// other addresses, the result is invalid.
 func embedded(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return netip.Addr{}

@@ -26,7 +26,7 @@ func TestAddressesOfHostAndClusterAreDenied(t *testing.T) {
 	for _, c := range []struct {
 		host  string
 		rules Rules
-		// kind is a part of the description of the denied address. It is empty if the address is allowed.
+		// kind is a part of the description of a denied address, or empty for an allowed one.
 		kind string
 	}{
 		{"192.0.2.1", services, ""},
@@ -120,7 +120,6 @@ func TestAttackNameResolvesToMetadataService(t *testing.T) {
 	_ = conn.Close()
 }
 
-// resolveTo returns a resolver for which every name has these addresses.
 func resolveTo(t *testing.T, addresses ...netip.Addr) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -143,7 +142,7 @@ func resolveTo(t *testing.T, addresses ...netip.Addr) *net.Resolver {
 	}}
 }
 
-// dnsAnswer returns the answer to a DNS query: those of the addresses that have the requested type.
+// dnsAnswer returns the answer to a DNS query, with those addresses that have the requested type.
 // https://www.rfc-editor.org/rfc/rfc1035#section-4
 func dnsAnswer(query []byte, addresses []netip.Addr) []byte {
 	const headerBytes, typeA, typeAAAA = 12, 1, 28
@@ -161,7 +160,8 @@ func dnsAnswer(query []byte, addresses []netip.Addr) []byte {
 			continue
 		}
 		answer[7]++
-		// The name in the answer refers to the name in the question. The class is IN, and the time to live is one second.
+		// The name in the answer refers to the name in the question. The class is IN, and the time to live is one
+		// second.
 		answer = append(answer, 0xc0, headerBytes, 0, byte(wanted), 0, 1, 0, 0, 0, 1, 0, byte(a.BitLen()/8))
 		answer = append(answer, a.AsSlice()...)
 	}

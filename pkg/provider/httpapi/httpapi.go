@@ -1,6 +1,6 @@
-// Package httpapi contains helpers for drivers that call the HTTP API of a cloud: a client with one connection pool for
-// many accounts, a check of links to the next page of a list, and a parser for Retry-After. The client limits the
-// length of responses and lists, and the addresses to which it connects.
+// Package httpapi contains helpers for drivers that call the HTTP API of a cloud: a client for many accounts, a check
+// of links to the next page of a list, and a parser for Retry-After. The client limits the length of responses and
+// lists, and the addresses to which it connects.
 package httpapi
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest real
-// responses are pages of instances and of sizes, with a few megabytes each.
+// responses have a few megabytes.
 const MaxAnswerBytes = 32 << 20
 
 // ErrAnswerTooLong is returned by reads of a response that is longer than MaxAnswerBytes. The call may have taken
@@ -26,8 +26,8 @@ var ErrAnswerTooLong = errors.New("response is longer than 32 MiB")
 const (
 	// MaxListPages is the maximum number of pages of one list. Pages usually have hundreds of entries.
 	MaxListPages = 1000
-	// MaxListBytes is the maximum length of all pages of one list together. A driver keeps all pages of a list in memory
-	// until the list is complete.
+	// MaxListBytes is the maximum length of all pages of one list together. A driver keeps these pages in memory until
+	// the list is complete.
 	MaxListBytes = 128 << 20
 )
 
@@ -44,10 +44,9 @@ func TooLong(err error) error {
 	return nil
 }
 
-// Client returns a client for all accounts of a driver; each request carries its own credentials. The client does not
+// Client returns a client for all accounts of a driver. Each request carries its own credentials. The client does not
 // follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes.
-// List describes the limits of lists. If transport is nil, the client uses the result of Transport with the zero value
-// of endpoints.Rules.
+// List describes the limits of lists. A nil transport means Transport with the zero value of endpoints.Rules.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = Transport(endpoints.Rules{})
@@ -58,13 +57,12 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// list contains the remaining limits for the pages and the bytes of a list.
 type list struct{ pages, bytes atomic.Int64 }
 
 type listKey struct{}
 
 // List returns a context for all requests of one list. With this context, a client from Client fails with
-// ErrListTooLong after MaxListPages requests, or when the responses together are longer than MaxListBytes.
+// ErrListTooLong after MaxListPages requests, or when the responses together exceed MaxListBytes.
 func List(ctx context.Context) context.Context {
 	l := &list{}
 	l.pages.Store(MaxListPages)
@@ -72,7 +70,6 @@ func List(ctx context.Context) context.Context {
 	return context.WithValue(ctx, listKey{}, l)
 }
 
-// bounded is a transport that limits the length of responses and lists.
 type bounded struct {
 	http.RoundTripper
 	limit int64
@@ -94,8 +91,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody is a response body that returns ErrAnswerTooLong after the limit. It does not return io.EOF, because a
-// list that is cut off must not look complete.
+// boundedBody is a response body that returns ErrAnswerTooLong after the limit. With io.EOF, a list that is cut off
+// would look complete.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -105,7 +102,7 @@ type boundedBody struct {
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		// Read one more byte, to distinguish a response that ends at the limit from a longer one.
+		// One more byte distinguishes a response that ends at the limit from a longer one.
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
@@ -119,7 +116,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxRetryAfter limits the waiting time that a response can request.
 const maxRetryAfter = 24 * time.Hour
 
 // RetryAfter returns the waiting time that the headers of a response request, at most one day. The header Retry-After
@@ -130,7 +126,7 @@ func RetryAfter(h http.Header) time.Duration {
 		return time.Duration(max(0, min(seconds, int(maxRetryAfter.Seconds())))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		// Use the clock of the server, if the response contains its time: the local clock may be minutes off.
+		// Prefer the clock of the server, because the local clock may be minutes off.
 		if now, err := http.ParseTime(h.Get("Date")); err == nil {
 			return min(max(0, at.Sub(now)), maxRetryAfter)
 		}

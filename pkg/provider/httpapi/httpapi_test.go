@@ -26,7 +26,6 @@ func TestResponseBeyondTheLimitIsAnErrorAndNotTheEnd(t *testing.T) {
 	}
 }
 
-// fakeTransport answers every request with the given number of bytes.
 type fakeTransport int
 
 func (n fakeTransport) RoundTrip(*http.Request) (*http.Response, error) {

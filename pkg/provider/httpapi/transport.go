@@ -17,8 +17,8 @@ import (
 // Transport returns a copy of http.DefaultTransport that connects only to addresses that the rules allow. It keeps up
 // to 256 idle connections per host, each for one minute.
 //
-// The proxy in the environment of the process may have any address, because an administrator chose it. The proxy
-// resolves names, so it must deny addresses itself.
+// The proxy in the environment may have any address, because an administrator chose it. The proxy resolves names
+// itself, so it must also deny addresses itself.
 func Transport(rules endpoints.Rules) *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
@@ -44,7 +44,7 @@ func Transport(rules endpoints.Rules) *http.Transport {
 	return transport
 }
 
-// hostAndPort returns the host and the port of a URL, in the form in which a transport dials them.
+// hostAndPort returns the host and the port of a URL, as a transport dials them.
 func hostAndPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -53,9 +53,8 @@ func hostAndPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// CheckLink returns an error if a link in a response has another scheme, host or port than the endpoint of the service
-// that sent the response. The access token must not be sent to such a link. The error contains the link without its
-// query.
+// CheckLink returns an error if a link in a response has another scheme, host or port than the endpoint of the service.
+// The access token must not be sent to such a link. The error contains the link without its query.
 func CheckLink(endpoint, link string) error {
 	base, err := url.Parse(endpoint)
 	if err != nil {
@@ -71,5 +70,4 @@ func CheckLink(endpoint, link string) error {
 	return fmt.Errorf("a link in the response leads to %.256q, and not to %.256q", publicURL(to), publicURL(base))
 }
 
-// publicURL returns a URL without the parts that may contain secrets.
 func publicURL(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }

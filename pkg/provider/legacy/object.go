@@ -1,5 +1,5 @@
-// Package legacy helps to implement provider.Importer: it reads the descriptions of old systems. An Object remembers
-// which of its fields were read, so that Findings can report all other fields:
+// Package legacy reads the descriptions of old systems, for implementations of provider.Importer. An Object remembers
+// which of its fields were read. Findings reports all other fields:
 //
 //	old, err := legacy.Parse(req.Legacy.Spec)
 //	spec.Region = old.Required("region")
@@ -22,13 +22,13 @@ import (
 )
 
 // Object is one JSON object of an old description. Methods that read a field return the zero value if the field is
-// missing, null or of another type. A value of another type is also reported as a Blocker. A value may be wrapped as
-// {"value": …}, the form that machine.k8s.io uses.
+// missing, null or of another type. A value of another type is also reported as a Blocker. The form {"value": …} of
+// machine.k8s.io is unwrapped.
 type Object struct {
 	path   string
 	fields map[string]any
-	// read contains the fields that were read. If a field contains objects that are read field by field, its value in the
-	// map is the list of these objects.
+	// read contains the fields that were read. For a field with objects that are read field by field, its value is the
+	// list of these objects.
 	read map[string][]*Object
 	// findings are the findings of the whole description, shared by all its objects.
 	findings *[]provider.Finding
@@ -45,7 +45,7 @@ func Parse(spec provider.Secret) (*Object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var fields map[string]any
-	// Do not include the decoder's error: it may quote a value.
+	// The decoder's error may quote a value, so the message does not include it.
 	if decoder.Decode(&fields) != nil || fields == nil || len(bytes.TrimSpace(raw[decoder.InputOffset():])) > 0 {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description is not a JSON object")
 	}
@@ -76,7 +76,7 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks fields as read if they have no meaning for the instance.
+// Known marks fields as read that have no meaning for the instance.
 func (o *Object) Known(names ...string) {
 	for _, name := range names {
 		o.get(name)
@@ -240,8 +240,8 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 // as read.
 func (o *Object) Add(f provider.Finding) { *o.findings = append(*o.findings, f) }
 
-// Findings returns all findings that were reported in the description, and a Loss for each field that was not read,
-// sorted by path. Call it once, on the object that Parse returned, after everything was read.
+// Findings returns all reported findings, and a Loss for each field that was not read, sorted by path. Call it once, on
+// the object from Parse, after everything was read.
 func (o *Object) Findings() []provider.Finding {
 	o.reportUnread()
 	slices.SortStableFunc(*o.findings, func(a, b provider.Finding) int {
@@ -263,7 +263,6 @@ func (o *Object) reportUnread() {
 	}
 }
 
-// get returns the value of a field and marks the field as read.
 func (o *Object) get(name string) any {
 	if _, again := o.read[name]; !again {
 		o.read[name] = nil
@@ -277,7 +276,6 @@ func (o *Object) mistyped(name, want string) {
 	}
 }
 
-// unwrapped returns V of {"value": V}.
 func unwrapped(value any) any {
 	if fields, ok := value.(map[string]any); ok && len(fields) == 1 {
 		if inner, wraps := fields["value"]; wraps {
@@ -287,7 +285,6 @@ func unwrapped(value any) any {
 	return value
 }
 
-// reported returns true if one of the findings has the path.
 func reported(findings []provider.Finding, path string) bool {
 	return slices.ContainsFunc(findings, func(f provider.Finding) bool { return f.Path == path })
 }

@@ -1,6 +1,6 @@
 // Package naming derives the names of instances in a cloud. The names are readable, unique among all clusters, and the
-// same for every retry of one attempt. A driver for a cloud without idempotency tokens can therefore find by name what
-// an earlier call has created.
+// same for every retry of one attempt. A driver for a cloud without idempotency tokens can therefore find an instance
+// of an earlier call by name.
 package naming
 
 import (
@@ -13,15 +13,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxPart limits how much of a Machine's name becomes part of its instance's name. The rest of the name is a dash,
-// eight characters of a hash, another dash and the attempt. The whole name must fit into the 63 characters of a label
-// value.
+// maxPart limits how much of a Machine's name becomes part of its instance's name. A dash, eight characters of a hash,
+// another dash and the attempt follow. The whole name must fit into the 63 characters of a label value.
 const maxPart = 48
 
-// Base returns the common prefix of all names that are created for a Machine. It contains the Machine's name, for
-// readability, and a 40-bit hash of the cluster ID and the UID. The hash is needed because Machines of other clusters
-// and namespaces may have the same name. Base consists of lower-case letters, digits and dashes, and has at most 57
-// characters.
+// Base returns the common prefix of all names for a Machine. It consists of the Machine's name and a 40-bit hash of the
+// cluster ID and the UID. The hash is needed because Machines of other clusters and namespaces may have the same name.
+// Base has at most 57 lower-case letters, digits and dashes.
 func Base(clusterID string, m provider.Machine) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -40,7 +38,7 @@ func Base(clusterID string, m provider.Machine) string {
 }
 
 // Instance returns the name of the instance of one attempt, which is also the name of its Node. It has at most 63
-// characters. The token has the form "<uid>-<attempt>". The name for the first attempt is equal to Base.
+// characters. The token has the form "<uid>-<attempt>". The name for the first attempt equals Base.
 func Instance(clusterID string, m provider.Machine, token string) string {
 	base := Base(clusterID, m)
 	attempt, isAttempt := strings.CutPrefix(token, string(m.UID)+"-")

@@ -47,8 +47,7 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// A kubelet that joins never sends another request. Therefore, when the provider finally reports the node name, the
-// pending request must be approved.
+// A joining kubelet sends only one request. The request must be approved when the provider reports the node name later.
 //
 // Rule: certificate-name-from-provider.
 func TestJoinWaitsForProvider(t *testing.T) {
@@ -94,8 +93,7 @@ func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
 	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
 }
 
-// An attacker may write the status of Machines in one namespace. Into the status of one of these Machines, the attacker
-// writes the name of a Node that does not exist yet.
+// An attacker writes the name of a future Node into the status of a Machine.
 //
 // Rule: certificate-name-from-provider.
 func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
@@ -105,8 +103,8 @@ func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
 	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("control-plane"))), ReasonWrongName)
 }
 
-// An attacker may write the status of Machines in one namespace, and claims the Node of a Machine in another namespace.
-// The Machine of the attacker is older, or it has the Node in its nodeRef and the provider ID of the Node.
+// An attacker writes the status of a Machine to claim the Node of a Machine in another namespace. The attacker's
+// Machine is older, or has the nodeRef and provider ID of the Node.
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
@@ -145,7 +143,6 @@ func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantReported(name, ReasonNameInUse)
-	// When the other Node is deleted, the name is free.
 	if err := w.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +201,6 @@ func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 		}
 	})
 	w.wantReported(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))), ReasonTokenUnknown)
-	// A second request with the same problem is not reported.
 	w.wantPendingWithoutEvent(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
 }
 
@@ -212,7 +208,7 @@ func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 func TestMalformedRequestIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	// Do not use the group system:masters, because the API server itself refuses requests that contain it.
+	// The API server rejects system:masters itself.
 	w.wantReported(w.post(w.asToken(w.token(m)),
 		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
@@ -237,8 +233,8 @@ func TestApprovesRenewalByNode(t *testing.T) {
 	w.wantPendingWithoutEvent(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
 }
 
-// If the class defines the provider ID of the Node, only the mark on the Node proves that the Node belongs to the
-// machine. The cache may contain the mark later than the pairing.
+// If the class defines the provider ID of the Node, only the mark proves that the Node belongs to the machine. The
+// cache may show the pairing before the mark.
 //
 // Rule: certificate-name-from-provider.
 func TestRenewalWaitsForMarkOfNode(t *testing.T) {
@@ -275,8 +271,7 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes, want once", n)
 	}
-	// The reconciler has requeued the request. After this delay, the reconciler asks the provider again. Now the provider
-	// knows the address.
+	// The requeued request asks the provider again, which knows the address now.
 	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
 	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {
@@ -326,7 +321,7 @@ func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
 	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	// An approver whose cache is outdated tries to approve the request.
+	// An approver with an outdated cache tries to approve the request.
 	result, err := w.approver.approve(t.Context(), read, approve(ReasonMachineJoins, "late"))
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("approve returned %+v, %v, want a requeue", result, err)
@@ -340,7 +335,6 @@ func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// staleReader is a cache that contains an earlier state of a Machine.
 type staleReader struct {
 	client.Reader
 	machine v1beta1.Machine
@@ -418,7 +412,6 @@ func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
 	}
 }
 
-// withoutNodes is a cache that does not contain any Nodes yet.
 type withoutNodes struct{ client.Reader }
 
 func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,

@@ -13,9 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setCondition sets the Machine's condition CertificateApproved to False, because a certificate request is left
-// pending. The message of the condition does not contain the name of the request. A kubelet sends a request with a
-// new name every 15 minutes. If the message contained the name, each request would cause a write.
+// setCondition sets CertificateApproved to False for a pending request. The message omits the name of the request. A
+// kubelet sends a new request every 15 minutes, and each name would cause a write.
 func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	m *v1beta1.Machine, v Decision) error {
 	reason, purpose := v1beta1.ReasonClientCertificateNotApproved, "client"
@@ -31,9 +30,8 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition updates the condition of a Machine after one of its requests was decided or deleted. If a request
-// was decided or deleted while no process was running, the condition stays outdated until the kubelet sends another
-// request.
+// clearCondition updates the condition after a request of the Machine was decided or deleted. If no process was running
+// at that time, the condition stays until the kubelet sends another request.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	ended, known := r.state.removeRejection(request)
 	if !known {
@@ -46,10 +44,8 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	return err
 }
 
-// applyRejections sets the condition of the Machine to the reason and message of its first rejected request. If the
-// Machine has no rejected requests, applyRejections removes the condition. If there are several, applyRejections
-// always chooses the same request. Otherwise, two requests with different reasons would repeatedly overwrite each
-// other's condition.
+// applyRejections sets the condition to the first rejected request of the Machine, or removes it if there is none. The
+// order is fixed, so that requests with different reasons do not overwrite each other's condition.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.rejectionsOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {
@@ -61,7 +57,7 @@ func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	})
 }
 
-// patchCondition reads the Machine from the API server, and writes the condition CertificateApproved if it differs.
+// patchCondition writes CertificateApproved to the Machine if a live read shows another one.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
 	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {

@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// wantCondition waits until the condition CertificateApproved of a Machine has the given reason and message. If reason
-// is empty, it waits until the Machine does not have the condition.
+// wantCondition waits until CertificateApproved has the reason and message. An empty reason means no condition.
 func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,
@@ -53,7 +52,6 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Now the condition reports the second request, which still exists.
 	remove(first)
 	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
 	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
@@ -72,9 +70,9 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w.wantCondition(joins, "", "")
 }
 
-// An attacker who controls a guest reports the address of an API server as an address of the guest, and requests a
-// serving certificate for this address. The request must stay pending, and the condition of the Machine must explain
-// what an administrator can do. A request for an address in a range of --approve-guest-addresses must be approved.
+// An attacker who controls a guest reports the address of an API server and requests a serving certificate for it. The
+// request must stay pending, and the condition must say what an administrator can do. An address in a range of
+// --approve-guest-addresses must be approved.
 //
 // Rules: guest-address-only-in-ranges, refused-request-in-condition.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {

@@ -27,42 +27,37 @@ import (
 )
 
 const (
-	// reportAfter is the minimum age of a pending request that is reported. Another approver may approve the request
-	// earlier.
+	// reportAfter is how old a pending request must be to be reported. Another approver may approve it earlier.
 	reportAfter = 10 * time.Second
-	// kubeletWait is how long a kubelet waits for a serving certificate before it sends another request. A kubelet
-	// that joins the cluster keeps sending the same request until its bootstrap token expires.
+	// kubeletWait is how long a kubelet waits for a serving certificate before it sends another request. A joining
+	// kubelet repeats the same request until its token expires.
 	kubeletWait = 15 * time.Minute
 )
 
 // Options are the settings and the dependencies of a Reconciler.
 type Options struct {
-	// Provider is the name of the provider of this process. The Reconciler ignores requests for Machines of other
-	// providers.
+	// Provider is the name of this process's provider. Requests for Machines of other providers are ignored.
 	Provider string
-	// ClusterID is the cluster ID of this installation. The tags of its instances contain this ID.
+	// ClusterID is the cluster ID in the tags of this installation's instances.
 	ClusterID string
-	// Machines reads Machines from the cache of the control cluster. The cache must have the index MachineByNodeName.
+	// Machines reads Machines from a cache of the control cluster with the index MachineByNodeName.
 	Machines client.Reader
-	// Live reads from the API server of the control cluster without a cache, and writes the condition CertificateApproved
-	// of Machines.
+	// Live reads from the API server of the control cluster, and writes the condition CertificateApproved of Machines.
 	Live client.Client
-	// Cache reads Nodes and CertificateSigningRequests from the cache of the target cluster.
+	// Cache reads Nodes and CertificateSigningRequests of the target cluster from a cache.
 	Cache client.Reader
-	// Target reads the Secrets of bootstrap tokens from the API server of the target cluster without a cache, and approves
-	// requests.
+	// Target reads bootstrap tokens from the API server of the target cluster, and approves requests.
 	Target client.Client
-	// Classes returns the class of a Machine, which contains the credentials for driver calls.
+	// Classes returns the class of a Machine, with the credentials for driver calls.
 	Classes Classes
-	// Cloud calls the driver. It limits the rate of the calls and records metrics.
+	// Cloud is the driver, wrapped by the rate limit and the metrics.
 	Cloud Cloud
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// GuestRanges are IP ranges. If an address is reported only by the guest, a serving certificate for the address
-	// is approved only if the address is in one of these ranges.
+	// GuestRanges are the IP ranges in which addresses that only the guest reports may get a serving certificate.
 	GuestRanges []netip.Prefix
-	// Concurrency is the number of requests that are processed at the same time for each signer. The default is 8.
+	// Concurrency is how many requests of each signer are processed at a time. Defaults to 8.
 	Concurrency int
 }
 
@@ -73,7 +68,7 @@ type Cloud interface {
 
 // Classes resolves the class of a Machine.
 type Classes interface {
-	// ResolveForDeletion returns the parts of the class that still exist. A missing class is not an error.
+	// ResolveForDeletion returns what still exists of the class. A missing class is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 }
 
@@ -113,13 +108,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	decision := request.decide(facts)
 	var retryAfter time.Duration
 	if decision.Reason == ReasonInstanceNotKnown {
-		// The decision depends only on the information of the provider. Therefore ask the provider now.
+		// The decision needs only the provider's information, so ask now.
 		retryAfter = r.addReported(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
-		// The caches may be outdated. If the Machine was deleted or has joined in the meantime, the requester must
-		// not get a certificate with the identity of this Machine.
+		// The caches may be outdated. A Machine that was deleted or has joined meanwhile must not get a certificate.
 		if decision, err = r.confirm(ctx, request, facts); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -130,9 +124,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm reads the Machine, the Node and the other Machines with the same node name from the API servers, and then
-// makes the decision again. The cache may lack another Machine with this name. If that Machine has joined, its Node
-// prevents the approval. If that Machine has not joined, it does not take precedence.
+// confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name. The
+// cache may lack another Machine with this name. If it has joined, its Node prevents the approval, and otherwise it
+// does not take precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -157,7 +151,7 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	return request.decide(facts), nil
 }
 
-// approve approves the request. If the request has changed since it was read, the API server rejects the approval.
+// approve approves the request. The API server rejects the approval if the request has changed since it was read.
 func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	v Decision) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -171,7 +165,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	patch := client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{})
 	switch err := r.Target.SubResource("approval").Patch(ctx, approved, patch); {
 	case apierrors.IsConflict(err):
-		// Another client has changed the request, so the watch will deliver an event for it. The requeue is only a safeguard.
+		// A change by another client triggers an event. The requeue is only a safeguard.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
@@ -182,9 +176,8 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	return reconcile.Result{}, r.clearCondition(ctx, csr.Name)
 }
 
-// leavePending leaves the request undecided, so that the request stays pending. If the decision requires a report,
-// leavePending reports the request. retryAfter is the delay until the provider may be asked about the instance
-// again.
+// leavePending leaves the request undecided, and reports it if the decision requires that. retryAfter is when the
+// provider may be asked again.
 func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
 	facts Facts, v Decision, retryAfter time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -219,9 +212,8 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	return result, nil
 }
 
-// machineToReport returns the Machine whose condition and events report a pending request, or nil if this provider has
-// no such Machine. This is the Machine whose instance sent the request. If the sender is unknown, it is the Machine for
-// whose node name the certificate is requested.
+// machineToReport returns the Machine on which to report a pending request, or nil. This is the Machine of the sender
+// or, if unknown, of the requested node name.
 func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
 	if m == nil && request.Wanted != "" {
@@ -242,9 +234,8 @@ func (r *Reconciler) machineToReport(ctx context.Context, request request, facts
 	return m, nil
 }
 
-// addReported adds to the facts what the provider reports about the instance. It asks the provider only if the last
-// answer is no longer valid. If the answer is not sufficient for an approval, retryAfter is the delay after which
-// the provider may be asked again.
+// addReported adds the provider's information about the instance to the facts. A valid earlier answer is used again. If
+// the answer is not enough, retryAfter is when the provider may be asked again.
 func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
 	m, now := facts.Machine, facts.Now
 	known, ok := r.state.cachedAnswer(m, now)
@@ -253,16 +244,14 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
-			// Do not ask again before retryAfter has passed, because other requests also cause calls to this
-			// provider.
+			// Do not ask earlier, because other requests also cause calls.
 			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
 			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
 				"machine", client.ObjectKeyFromObject(m))
 		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
 			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
-			// The answer does not contain the IP addresses or the name. But the instance must have an IP address,
-			// because its kubelet has sent the request, or the cloud has already reported the name in the past.
-			// Therefore the cloud will probably report the missing information later.
+			// The name or IP address is missing in the answer although the instance must have it: its kubelet sent the
+			// request, or the cloud reported it before. The cloud will probably report it later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)
@@ -271,8 +260,7 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 	return known.until.Sub(now)
 }
 
-// reportedBy returns the name and the addresses that the cloud reports about an instance. If the cloud reports no
-// addresses, the addresses of the instance are unknown.
+// reportedBy returns the name and addresses that the cloud reports. Without addresses, they count as unknown.
 func reportedBy(instance *provider.Instance) *Reported {
 	reported := &Reported{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
 	if len(instance.AllAddresses()) > 0 {
@@ -281,7 +269,6 @@ func reportedBy(instance *provider.Instance) *Reported {
 	return reported
 }
 
-// hasIP reports whether the list contains an IP address.
 func hasIP(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP

@@ -19,45 +19,42 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// Facts contains the information on which the decision about a request depends.
+// Facts holds the information for the decision about a request.
 type Facts struct {
 	Now time.Time
 	// Provider is the name of the provider of this process.
 	Provider string
-	// Token is the record of the requester's bootstrap token, or nil if the requester has no token.
+	// Token is the requester's bootstrap token, or nil.
 	Token *bootstrap.Record
-	// Machine is the Machine for which the token was created, or the Machine that is paired with the requesting node. If
-	// there is no such Machine, Machine is nil.
+	// Machine is the Machine of the token or of the requesting node, or nil.
 	Machine *v1beta1.Machine
-	// OtherMachine is another Machine that has the same node name and takes precedence over Machine, or nil if there is no
-	// such Machine.
+	// OtherMachine is a Machine with the same node name that takes precedence, or nil.
 	OtherMachine *v1beta1.Machine
-	// Node is the Node with the node name, or nil if this Node does not exist.
+	// Node is the Node with the node name, or nil.
 	Node *corev1.Node
-	// Reported is the last answer of the provider about the Machine's instance, or nil if there is no valid answer.
+	// Reported is the provider's last valid answer about the instance, or nil.
 	Reported *Reported
-	// GuestRanges contains the IP ranges in which an address is approved even if only the guest reports the
-	// address.
+	// GuestRanges are the IP ranges in which addresses that only the guest reports are approved.
 	GuestRanges []netip.Prefix
 }
 
 // Reported is what the provider reports about an instance.
 type Reported struct {
-	// NodeName is the name of the Node that the instance registers, or "" if the provider does not know the name.
+	// NodeName is the name that the instance's Node will have, or "" if unknown.
 	NodeName string
-	// Addresses are the names and addresses of the instance, or nil if they are unknown. GuestAddresses are the names and
-	// addresses that only the guest has reported to the provider.
+	// Addresses are the instance's names and addresses, or nil if unknown. GuestAddresses are those that only the guest
+	// has reported.
 	Addresses, GuestAddresses []corev1.NodeAddress
 }
 
 // Decision is the result of Decide for a request.
 type Decision struct {
-	// Approve is true if the request must be approved, and false if it must be left pending.
+	// Approve is false if the request must stay pending.
 	Approve bool
 	Reason  Reason
-	// Message explains the decision to users. The text may quote parts of the request, but contains no secret.
+	// Message explains the decision to users. It may quote the request but contains no secret.
 	Message string
-	// Report is true if the pending request must be reported to an administrator.
+	// Report means that an administrator must know about the pending request.
 	Report bool
 }
 
@@ -65,25 +62,22 @@ func approve(reason Reason, format string, args ...any) Decision {
 	return Decision{Approve: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// ignore returns the decision to leave a request pending without a report.
 func ignore(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse returns the decision to leave a request pending and to report it. The request is not denied.
+// refuse leaves a request pending and reports it. The request is not denied.
 func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
 
-// request is the parsed content of a CertificateSigningRequest.
 type request struct{ kubeletcsr.Request }
 
 func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
 	return request{kubeletcsr.Read(csr)}
 }
 
-// Decide returns the decision about a pending request. It never approves a request that does not belong to a Machine of
-// the provider.
+// Decide decides about a pending request. It approves only requests of the provider's Machines.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
@@ -137,8 +131,7 @@ func (r request) decideJoin(f Facts) Decision {
 			client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && !nodemark.Proves(m, f.Node):
 		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
-	// The name in the status is not sufficient, because any client that may write the status could write the name of
-	// another Node.
+	// The name in the status proves nothing, because other clients may write the status.
 	case f.Reported == nil:
 		return ignore(ReasonInstanceNotKnown, "the provider has not confirmed the node name of the machine's instance")
 	case f.Reported.NodeName == "":
@@ -187,10 +180,9 @@ func (r request) decideNode(f Facts) Decision {
 		client.ObjectKeyFromObject(m))
 }
 
-// unknownName returns a DNS name or IP address in the request that does not provably belong to the node, or "" if
-// all names and addresses belong to the node. The following names and addresses belong to the node: its own name,
-// those that the provider reports, and IP addresses that the guest reports if they are in one of the ranges.
-// fromGuest is true if the guest reports all names and addresses that do not provably belong to the node.
+// unknownName returns a DNS name or IP address that does not provably belong to the node, or "". A node may use its own
+// name, what the provider reports, and IP addresses from the guest in the ranges. fromGuest means that the guest
+// reports all names and addresses without proof.
 func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
 	names, ips := split(reported.Addresses)
 	guestNames, guestIPs := split(reported.GuestAddresses)
@@ -217,7 +209,6 @@ func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unk
 	return unknown, fromGuest
 }
 
-// split divides the addresses into host names and IP addresses.
 func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	for _, a := range addresses {
 		switch a.Type {
@@ -232,8 +223,8 @@ func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	return names, ips
 }
 
-// servedBy reports whether the Machine belongs to the provider. Every Machine has the label with the name of its
-// provider before its instance is created.
+// servedBy reports whether the Machine belongs to the provider. Machines get the provider's label before their
+// instance.
 func servedBy(provider string, m *v1beta1.Machine) bool {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
@@ -242,7 +233,6 @@ func servedBy(provider string, m *v1beta1.Machine) bool {
 	return name != "" && name == provider
 }
 
-// quote returns a name from a request in quotes, for use in a message. It truncates long names.
 func quote(name string) string {
 	const maxLength = 80
 	if len(name) > maxLength {

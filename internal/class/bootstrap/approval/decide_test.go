@@ -25,7 +25,6 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// launched returns a Machine whose instance exists but has not joined the cluster.
 func launched(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", UID: "uid-m",
@@ -57,16 +56,13 @@ func joining(changes ...func(*Facts)) Facts {
 	return f
 }
 
-// node returns the Node n1.
 func node(uid types.UID, providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 }
 
-// nodeID writes another provider ID for the Node into the status of the Machine. A provider process does this if the
-// class defines the provider ID of Nodes.
 func nodeID(m *v1beta1.Machine) { m.Status.Instance.NodeProviderID = "k3s://n1" }
 
-// marked returns the Node n1 with a provider ID that the class defines, and with the mark of the given instance.
+// marked returns the Node n1 with a provider ID from the class and the mark of the instance.
 func marked(instance string) *corev1.Node {
 	n := node("uid-n1", "k3s://n1")
 	n.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Mark{ClusterID: "c", Provider: "acme",
@@ -94,7 +90,6 @@ func withAddresses(f *Facts) {
 	}}
 }
 
-// withGuestAddresses adds addresses that the guest reports. One of them is the address of an API server.
 func withGuestAddresses(ranges ...string) func(*Facts) {
 	return func(f *Facts) {
 		withAddresses(f)
@@ -110,9 +105,8 @@ func withGuestAddresses(ranges ...string) func(*Facts) {
 	}
 }
 
-// An attacker who controls a guest can report any address through the agent in the guest. The attacker requests a
-// serving certificate for the address of an API server, to be able to read requests that clients send to the API
-// server. The request must not be approved, unless the address is in a range that an administrator configured.
+// An attacker who controls a guest can report any address. With a serving certificate for the address of an API server,
+// the attacker could read requests of clients. The request must not be approved outside the configured ranges.
 //
 // Rule: guest-address-only-in-ranges.
 func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
@@ -399,8 +393,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// FuzzDecide calls Decide with arbitrary requests, and with facts that allow an approval. No request may cause a panic.
-// If a request is approved, it must contain only the name and the addresses of the machine's node.
+// FuzzDecide checks arbitrary requests. None may cause a panic, and an approved request contains only the name and
+// addresses of the machine's node.
 func FuzzDecide(f *testing.F) {
 	f.Add(csrtest.ForClient("n1").PEM(f), true)
 	f.Add(csrtest.ForClient("n2").PEM(f), true)

@@ -1,19 +1,15 @@
-// Package approval approves certificate requests of kubelets. It approves a request only if the request belongs to a
-// Machine.
+// Package approval approves certificate requests of kubelets that belong to a Machine.
 //
-// Kubelets request three kinds of certificates. To join a cluster, a kubelet uses its bootstrap token to request a
-// client certificate. Before this certificate expires, the kubelet uses it to request another client certificate. Some
-// kubelets are configured to request serving certificates too.
+// A joining kubelet uses its bootstrap token to request a client certificate, and later uses this certificate to renew
+// it. Some kubelets also request serving certificates.
 //
 // The first client certificate is approved only for the node name that the provider reports for the instance of the
-// token's Machine. The other certificates are approved only for a Node that provably belongs to a Machine. In addition,
-// a serving certificate is approved only for addresses that the provider reports for the instance. The status of a
-// Machine is not a sufficient proof, because any client that may write the status could write the name of another Node.
-// If only the guest reports an address to the provider, the address must be in a configured range, because the guest
-// could report the address of an API server.
+// token's Machine. The others are approved only for a Node that provably belongs to a Machine, and serving certificates
+// only for addresses that the provider reports. The status of a Machine proves nothing, because other clients may write
+// it. An address that only the guest reports must be in a configured range, because the guest could report the address
+// of an API server.
 //
-// If a request is not approved, it is left pending. Requests are never denied, because another approver may have more
-// information, and because a request that arrived too early is approved later. Decide is a pure function that makes the
-// decision. Reconciler reads the facts for Decide from caches. Before it approves a request, it reads the important
-// facts again from the API servers.
+// Other requests stay pending and are never denied. Another approver may know more, and a request that arrives too
+// early is approved later. Decide is a pure function. Reconciler reads the facts from caches and confirms the important
+// ones live before an approval.
 package approval

@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// gather collects the facts for a decision, except the information that must be requested from the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
 	name := request.Requester
@@ -54,7 +53,6 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	return f, nil
 }
 
-// nodeFrom reads a Node. If the Node does not exist, nodeFrom returns nil.
 func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -66,8 +64,8 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.N
 	return node, nil
 }
 
-// liveOtherMachine returns another Machine that has the same node name and takes precedence over m. It finds the
-// candidates of the same namespace in the cache, and reads each of them again from the API server.
+// liveOtherMachine returns a Machine with the same node name that takes precedence over m, or nil. The cache provides
+// the candidates of the namespace, and a live read confirms each.
 func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
@@ -94,8 +92,7 @@ func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1bet
 	return precedingMachine(live, m), nil
 }
 
-// machinesByNodeName returns the Machines that are paired with the Node, and the Machines whose instances will register
-// a Node with this name. Callers must not change the Machines.
+// machinesByNodeName returns the Machines that have or will get a Node with this name. Callers must not change them.
 func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1beta1.Machine, error) {
 	list := &v1beta1.MachineList{}
 	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node},
@@ -105,9 +102,8 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine to which a Node belongs. The function prefers a Machine that is paired with the
-// Node and to which the Node provably belongs. The second choice is any Machine that is paired with the Node. The
-// last choice is a Machine whose instance will register the Node.
+// machineOf returns the Machine of a Node. A paired Machine with proof comes first, then any paired Machine, then a
+// Machine whose instance will register the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {
@@ -125,11 +121,10 @@ func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1be
 	return cmp.Or(paired, expecting)
 }
 
-// precedingMachine returns one of the given Machines that takes precedence over m, or nil if there is no such Machine.
-// All given Machines have the same node name. A Machine takes precedence if it is paired with its Node, or if it is
-// older than m. A Machine that is being deleted does not take precedence: as long as its Node exists, the Node itself
-// prevents the approval. A Machine in another namespace does not take precedence either. Otherwise a client that may
-// write the status of Machines in one namespace could claim the names of all nodes.
+// precedingMachine returns a Machine with the same node name that takes precedence over m, or nil. It must be paired
+// with its Node or older than m. Machines being deleted do not count, because their Node prevents the approval.
+// Machines of other namespaces do not count. Otherwise a client that writes their status could claim the names of all
+// nodes.
 func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Transform removes the unused fields of a CertificateSigningRequest before it is stored in a cache. If the request is
-// already decided, or if its signer does not sign certificates of kubelets, only the requester, the signer and the
-// status remain. Transform is a cache.TransformFunc.
+// Transform removes unused fields of CertificateSigningRequests in a cache. Decided requests and those for other
+// signers keep only the requester, the signer and the status. It is a cache.TransformFunc.
 func Transform(object any) (any, error) {
 	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -23,8 +22,8 @@ func Transform(object any) (any, error) {
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
-		// The request can be large, because any client that can join may send up to one megabyte, the limit of the API
-		// server. Keep one byte more than MaxRequest, so that later checks recognize that the request is too large.
+		// Any client that can join may send a request of up to one megabyte. One byte more than MaxRequest is kept, so
+		// that later checks notice the size.
 		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:kubeletcsr.MaxRequest+1])
 	}
 	if !pending {
@@ -36,12 +35,10 @@ func Transform(object any) (any, error) {
 	return csr, nil
 }
 
-// byNode is the name of an index that finds the pending requests for a node name. The index finds a request by the
-// name of the node that sent it, and by the node name for which the certificate is requested.
+// byNode is the index of pending requests by the sending node and by the requested node name.
 const byNode = "certificatesigningrequest.nodeName"
 
-// RegisterIndexes adds the index of CertificateSigningRequests to the cache of the target cluster. It must be called
-// only once per cache.
+// RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. Call it once per cache.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, byNode, func(o client.Object) []string {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
@@ -56,8 +53,7 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// nodes returns the name of the node that sent the request, and the node name for which the certificate is
-// requested. If both names are equal, nodes returns only one.
+// nodes returns the node that sent the request and the node name that it asks for, without duplicates.
 func (r request) nodes() []string {
 	var names []string
 	if r.Requester != "" {

@@ -23,10 +23,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns one controller for each signer. Requests for one signer may have to wait for the provider. They do
-// not delay requests for the other signer. A request is reconciled when it changes, and also when a Machine or Node
-// with its node name changes. synced reports whether the cache of the target cluster is complete. As long as the
-// cache is incomplete, the pending requests of a node cannot be found.
+// Wiring returns one controller for each signer, so that requests that wait for the provider do not delay the others. A
+// request is reconciled when it, or the Machine or Node with its node name, changes. synced reports whether the target
+// cluster's cache is complete, which is necessary to find a node's requests.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	newController := func(name, signer string) wiring.Controller {
 		requestsOf := requestsByNode(r.Cache, signer, synced)
@@ -37,7 +36,7 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 				{Object: &v1beta1.Machine{}, Predicate: machineChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 						requests := requestsOf(ctx, index.NodeName(o.(*v1beta1.Machine)))
-						// Also add the machine's rejected requests for other node names, because the index does not find them.
+						// The index does not find the machine's rejected requests for other node names.
 						rejected, _ := r.state.rejectionsOf(client.ObjectKeyFromObject(o))
 						for _, name := range rejected {
 							requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -57,8 +56,6 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	}
 }
 
-// pendingOf selects the events at which a pending request for a signer is created, decided or deleted. It ignores other
-// changes of requests.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -74,7 +71,6 @@ func pendingOf(signer string) predicate.Predicate {
 	}
 }
 
-// machineChanged selects the changes of Machines that can change the decision about a request.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*v1beta1.Machine)
@@ -93,7 +89,6 @@ func machineChanged() predicate.Predicate {
 	}}
 }
 
-// conditionOf returns the condition CertificateApproved, which this package writes.
 func conditionOf(m *v1beta1.Machine) *metav1.Condition {
 	return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionCertificateApproved)
 }
@@ -105,8 +100,8 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged selects the creation, deletion and replacement of Nodes, and changes of a Node's provider ID or instance
-// mark. The provider ID and the mark prove to which Machine a Node belongs (nodemark.Proves).
+// nodeChanged accepts new, deleted and replaced Nodes, and changes of the provider ID or instance mark. These prove to
+// which Machine a Node belongs (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)
@@ -116,7 +111,6 @@ func nodeChanged() predicate.Predicate {
 	}}
 }
 
-// requestsByNode returns a function that finds all pending requests for a node name and the given signer.
 func requestsByNode(cache client.Reader, signer string, synced func() bool) func(context.Context,
 	string) []reconcile.Request {
 	return func(ctx context.Context, node string) []reconcile.Request {

@@ -40,14 +40,13 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// TestMain starts a control plane with kube-controller-manager, which signs the requests that are approved.
-// kube-controller-manager itself does not approve these requests.
+// TestMain starts a control plane with kube-controller-manager, which signs approved requests but approves none of
+// them.
 func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
 }
 
-// world runs the approver of one provider with a real control plane. The name of the provider is the namespace of the
-// test.
+// world runs the approver of one provider with a real control plane. The namespace of the test is the provider's name.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -65,13 +64,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
 	w.cloud = &cloud{nodeName: func(m provider.Machine) string { return w.node(m.Name) }}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
-	// Like the chart, allow the group of the bootstrap tokens to request certificates.
+	// Like the chart, permit bootstrap tokens to request certificates.
 	w.create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: bootstrap.Group}},
 	})
-	// The clock is one minute fast, so that every request is old enough to be reported immediately.
+	// The clock is one minute fast, so that requests are old enough to be reported.
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -100,11 +99,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// cloud is a provider whose instances all have the same addresses.
 type cloud struct {
 	mu       sync.Mutex
 	nodeName func(provider.Machine) string
-	// addresses are the addresses that the cloud reports, and guest are the addresses that only the guest reports.
+	// addresses are reported by the cloud, and guest only by the guest.
 	addresses, guest []corev1.NodeAddress
 	err              error
 	asked            int
@@ -127,14 +125,12 @@ func (c *cloud) setAnswer(err error, ips ...string) {
 	c.err, c.addresses, c.guest = err, internal(ips), nil
 }
 
-// setGuestAddresses is like setAnswer, but only the guest reports the addresses.
 func (c *cloud) setGuestAddresses(ips ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.addresses, c.guest = nil, nil, internal(ips)
 }
 
-// rename changes the node names that the cloud reports for its instances.
 func (c *cloud) rename(nodeName func(provider.Machine) string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +150,8 @@ func (c *cloud) calls() int {
 	return c.asked
 }
 
-// node returns a node name that no other test uses.
 func (w *world) node(name string) string { return w.ns + "-" + name }
 
-// machine creates a Machine whose instance will register a Node. The method node returns the name of this Node for the
-// name of the Machine.
 func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := w.machineWithoutStatus(name, changes...)
@@ -168,7 +161,6 @@ func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1
 	return m
 }
 
-// machineWithoutStatus creates a Machine whose status is empty.
 func (w *world) machineWithoutStatus(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{
@@ -207,7 +199,6 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// pair creates the Node of a Machine, and pairs the Machine with the Node.
 func (w *world) pair(m *v1beta1.Machine) {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
@@ -216,7 +207,6 @@ func (w *world) pair(m *v1beta1.Machine) {
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
 }
 
-// token creates the bootstrap token for the current launch attempt of a Machine. The token is valid for an hour.
 func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	w.Helper()
 	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
@@ -227,7 +217,6 @@ func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	return token
 }
 
-// asToken returns a client that authenticates with a bootstrap token, like an instance that has not joined yet.
 func (w *world) asToken(token bootstrap.Token) client.Client {
 	w.Helper()
 	cp := env.ControlPlane()
@@ -235,7 +224,6 @@ func (w *world) asToken(token bootstrap.Token) client.Client {
 		BearerToken: token.Value})
 }
 
-// asNode returns a client that authenticates with the client certificate of a node.
 func (w *world) asNode(name string) client.Client {
 	w.Helper()
 	config, err := env.ControlPlane().UserConfig("system:node:"+name, "system:nodes")
@@ -254,8 +242,7 @@ func (w *world) client(config *rest.Config) client.Client {
 	return c
 }
 
-// post creates a certificate request with the given client, and returns the name of the request. It retries as long as
-// the API server does not know the token of the client, which may be new.
+// post creates a certificate request and returns its name. It retries until the API server knows a new token.
 func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
 	csr := d.Object(w)
@@ -274,7 +261,6 @@ func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	return csr.Name
 }
 
-// wantSigned waits until a request is approved for the given reason and is signed.
 func (w *world) wantSigned(name string, want Reason) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
@@ -288,8 +274,6 @@ func (w *world) wantSigned(name string, want Reason) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// wantReported waits for the event that reports a pending request with the given reason, and checks that the request is
-// still pending.
 func (w *world) wantReported(name string, want Reason) {
 	w.Helper()
 	deadline := time.After(env.Patience)
@@ -311,12 +295,9 @@ func (w *world) wantReported(name string, want Reason) {
 	}
 }
 
-// wantPendingWithoutEvent reconciles a request, and checks that the request is still pending and that no event was
-// recorded.
 func (w *world) wantPendingWithoutEvent(name string) {
 	w.Helper()
-	// The controllers process the request only when it is in their cache. This approver reads the request directly from
-	// the API server.
+	// The controllers need the request in their cache. This approver reads it live.
 	live := *w.approver
 	live.Cache = w.WithWatch
 	if _, err := live.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {

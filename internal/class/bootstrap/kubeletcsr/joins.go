@@ -12,16 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined describes a client certificate that was requested with a bootstrap token and issued. Any user may have
-// approved the request.
+// Joined is an issued client certificate that was requested with a bootstrap token. Any user may have approved it.
 type Joined struct {
 	// TokenID is the id of the token.
 	TokenID string
-	// At is the time at which the certificate was requested, according to the clock of the API server.
+	// At is when the certificate was requested, by the API server's clock.
 	At time.Time
 }
 
-// JoinRequest is a request for a node's client certificate, made with a bootstrap token.
+// JoinRequest is a request with a bootstrap token for a node's client certificate.
 type JoinRequest struct {
 	// Name is the name of the CertificateSigningRequest.
 	Name string
@@ -44,20 +43,16 @@ const (
 	Refused
 )
 
-// Joins finds the certificate requests of nodes that joined the cluster, or tried to join it. It lists the requests
-// from the API server. Kubernetes deletes a request about an hour after its approval, so older requests are unknown.
-// All calls that arrive during a list wait for the next list and share its result.
+// Joins finds the certificate requests of nodes that joined or tried to. It lists them live, because Kubernetes deletes
+// them about an hour after the approval. Calls during a list wait for the next list and share its result.
 type Joins struct {
 	requests client.Reader
-	// started is the number of lists that were started.
-	started atomic.Int64
-	// lock guards byNode, and serializes lists. A channel is used instead of a mutex, so that a caller stops
-	// waiting when its context ends.
+	started  atomic.Int64
+	// lock guards byNode and serializes lists. It is a channel, so that a caller stops waiting when its context ends.
 	lock   chan struct{}
 	byNode map[string][]JoinRequest
 }
 
-// pageSize is the number of requests in one page of a list.
 const pageSize = 500
 
 // NewJoins returns a Joins. The reader must not cache.
@@ -65,9 +60,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the client certificates that were issued for the given node name. The result comes from a list that
-// started after the call. A kubelet registers its Node only after it has its certificate. Therefore, if the Node
-// already existed before the call, the result is complete.
+// Of returns the client certificates that were issued for the node name, from a list that started after the call. A
+// kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result is
+// complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined
@@ -79,8 +74,7 @@ func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	return joined, err
 }
 
-// Requests returns the certificate requests for the given node name. The requests come from a list that started
-// after the call.
+// Requests returns the certificate requests for the node name, from a list that started after the call.
 func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
 	before := j.started.Load()
 	select {
@@ -121,8 +115,7 @@ func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
 	}
 }
 
-// joinOf returns the node name in a request, and a description of the request. ok is false if the request is not for a
-// node that joins.
+// joinOf returns the node name of a joining node's request, and the request. ok is false for other requests.
 func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request JoinRequest, ok bool) {
 	r := Read(csr)
 	if r.Kind != Join || r.Fault != "" {
@@ -132,7 +125,6 @@ func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request
 		Joined: Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}}, true
 }
 
-// outcome returns the state of a request. It does not consider which user approved or denied the request.
 func outcome(csr *certificatesv1.CertificateSigningRequest) Outcome {
 	state := Undecided
 	for _, c := range csr.Status.Conditions {

@@ -81,12 +81,10 @@ func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Ce
 	return csr
 }
 
-// pagedReader returns certificate requests in pages with one request each.
 type pagedReader struct {
 	client.Reader
 	requests []certificatesv1.CertificateSigningRequest
-	// lists counts the lists that started. If the channel hold is set, each list waits until a value can be received from
-	// the channel.
+	// lists counts the lists. If the channel hold is set, each list waits to receive from it.
 	lists atomic.Int32
 	hold  chan struct{}
 	err   error
@@ -113,8 +111,7 @@ func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	return nil
 }
 
-// If a thousand machines join at the same time, the certificate requests are not listed a thousand times. However, no
-// call gets the result of a list that started before the call.
+// A thousand joining machines need only a few lists, but no call gets a list that started before the call.
 func TestJoinsShareLists(t *testing.T) {
 	t.Parallel()
 	server := &pagedReader{}

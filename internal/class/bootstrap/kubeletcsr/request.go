@@ -1,5 +1,4 @@
-// Package kubeletcsr parses the CertificateSigningRequests of kubelets: the pending requests, and the requests with
-// which nodes joined.
+// Package kubeletcsr parses the CertificateSigningRequests of kubelets, pending or decided.
 package kubeletcsr
 
 import (
@@ -20,14 +19,14 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// These are the user names and groups of kubelets and of joining instances.
+// These are the users and groups of kubelets and joining instances.
 const (
 	nodeUserPrefix     = "system:node:"
 	nodesGroup         = "system:nodes"
 	bootstrappersGroup = "system:bootstrappers"
 )
 
-// Signers returns the names of the signers whose requests are checked.
+// Signers returns the signers whose requests are checked.
 func Signers() []string {
 	return []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 }
@@ -52,36 +51,33 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 type Kind int
 
 const (
-	// NotKubelet means that the requester is neither a kubelet nor an instance that joins. Machinist ignores such
-	// requests.
+	// NotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such requests.
 	NotKubelet Kind = iota
-	// Join means that a client certificate is requested with a bootstrap token.
+	// Join is a client certificate that is requested with a bootstrap token.
 	Join
-	// Renewal means that the node itself requests a client certificate.
+	// Renewal is a client certificate that the node itself requests.
 	Renewal
-	// Serving means that the node itself requests a serving certificate.
+	// Serving is a serving certificate that the node itself requests.
 	Serving
 )
 
 // Request is the parsed content of a CertificateSigningRequest.
 type Request struct {
 	Kind Kind
-	// TokenID is the id of the requester's bootstrap token. It is set if Kind is Join.
+	// TokenID is the id of the requester's bootstrap token if Kind is Join.
 	TokenID string
-	// Requester is the name of the requesting node. It is set if Kind is Renewal or Serving.
+	// Requester is the requesting node if Kind is Renewal or Serving.
 	Requester string
-	// Wanted is the name of the node for which the certificate is requested. It is empty if the subject is not a node.
+	// Wanted is the requested node name, or empty if the subject is not a node.
 	Wanted string
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault describes what distinguishes the request from all requests that kubelets send. Fault is empty if a
-	// kubelet may have sent the request.
+	// Fault says why no kubelet would send this request, or is empty.
 	Fault string
 }
 
-// Read parses a request. The API server sets the requester's name and groups. All other content comes from the
-// requester and is not trustworthy.
+// Read parses a request. Only the requester's name and groups are trustworthy, because the API server sets them.
 func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	r := identify(csr)
 	if r.Kind == NotKubelet {
@@ -106,8 +102,7 @@ func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	return r
 }
 
-// identify derives the kind of the requested certificate from the requester's name and groups. It also finds the
-// bootstrap token or the node that requests the certificate.
+// identify derives the kind of certificate, and the token or node, from the requester's name and groups.
 func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	in := func(group string) bool { return slices.Contains(csr.Spec.Groups, group) }
 	node, isNode := nodeOf(csr.Spec.Username)
@@ -125,8 +120,6 @@ func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	return Request{}
 }
 
-// nodeOf returns the node name in the user name of a node. ok is false if the user is not a node, or if the name is not
-// valid.
 func nodeOf(username string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(username, nodeUserPrefix)
 	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -141,13 +134,12 @@ var (
 	extensionAlternative  = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// MaxRequest is the maximum size of a request in bytes. It is many times the size of a kubelet's request. The API
-// server accepts requests of up to a megabyte. A request of one megabyte could contain a key so large that the
-// verification of the signature would take hours.
+// MaxRequest is the maximum size of a request in bytes, many times that of a kubelet. The API server accepts a
+// megabyte, and a key of that size would take hours to verify.
 const MaxRequest = 16 << 10
 
-// readCertificateRequest parses the PEM data of a request. It returns an error if the request contains anything
-// that kubelets never request, even if the current signer would not copy it into the certificate.
+// readCertificateRequest parses the PEM data of a request. Anything that kubelets never request is an error, even if
+// the current signer would drop it.
 func (r *Request) readCertificateRequest(data []byte) error {
 	if len(data) > MaxRequest {
 		return fmt.Errorf("the request is larger than %d bytes, and requests of kubelets are much smaller", MaxRequest)
@@ -160,8 +152,7 @@ func (r *Request) readCertificateRequest(data []byte) error {
 	if err != nil {
 		return errors.New("the request's PEM block cannot be parsed")
 	}
-	// Count the common names. If there are several common names, parsers disagree about which of them is the name of the
-	// requester.
+	// Parsers disagree about which of several common names counts.
 	var commonNames, organizations int
 	for _, a := range parsed.Subject.Names {
 		switch {
@@ -183,7 +174,7 @@ func (r *Request) readCertificateRequest(data []byte) error {
 	return r.readAlternativeNames(parsed)
 }
 
-// readAlternativeNames parses the alternative names. They are the only extension that kubelets request.
+// readAlternativeNames parses the alternative names, the only extension that kubelets request.
 func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 	if len(parsed.EmailAddresses) > 0 || len(parsed.URIs) > 0 {
 		return errors.New("the request has alternative names that are not DNS names or IP addresses")
@@ -193,8 +184,7 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 		if !e.Id.Equal(extensionAlternative) {
 			return fmt.Errorf("the request has the extension %s, which kubelets do not request", e.Id)
 		}
-		// Count the alternative names. The parser drops names of unknown forms, but a signer could copy these names into the
-		// certificate.
+		// The parser drops names of unknown forms, but a signer could copy them into the certificate.
 		var names []asn1.RawValue
 		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
 			return errors.New("the request's alternative names cannot be parsed")
@@ -215,8 +205,8 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 	return nil
 }
 
-// hasKubeletUsages reports whether kubelets request certificates of this kind with these key usages. Kubelets request
-// key encipherment only with keys that support it, such as RSA keys.
+// hasKubeletUsages reports whether kubelets request this kind of certificate with these usages. They request key
+// encipherment only for keys that support it, such as RSA keys.
 func hasKubeletUsages(usages []certificatesv1.KeyUsage, k Kind) bool {
 	purpose := certificatesv1.UsageClientAuth
 	if k == Serving {

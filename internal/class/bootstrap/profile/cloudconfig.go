@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// cloudConfig writes a machine as a cloud-config. Every value is a quoted string or a literal block, so that neither
-// options nor the values of placeholders can add keys or commands.
+// cloudConfig writes a machine as a cloud-config. Every value is a quoted string or a literal block, so values cannot
+// add keys or commands.
 func cloudConfig(m *machine) ([]byte, error) {
 	var out bytes.Buffer
-	// On RHEL, cloud-init by default would append the cloud's domain to the host name. But node names of Machines
-	// have no domain.
+	// On RHEL, cloud-init appends the cloud's domain to the host name by default, but node names have no domain.
 	out.WriteString("#cloud-config\nprefer_fqdn_over_hostname: false\n")
 	if m.setHostname {
 		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
@@ -34,8 +33,8 @@ func cloudConfig(m *machine) ([]byte, error) {
 		writeFile(&out, f)
 	}
 	commands := slices.Clone(m.before)
-	// The unit may already run with the configuration of the image or of a package, so restart the unit. Do not
-	// wait until the unit has started, because this may take minutes.
+	// The unit may already run with another configuration, so restart it. Do not wait for the start, which may take
+	// minutes.
 	for _, u := range m.units {
 		if !u.enabled {
 			continue
@@ -59,7 +58,6 @@ func cloudConfig(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// allFiles returns the files of the machine and the files of its units.
 func (m *machine) allFiles() []file {
 	files := slices.Clone(m.files)
 	for _, u := range m.units {
@@ -68,7 +66,6 @@ func (m *machine) allFiles() []file {
 	return files
 }
 
-// files returns the unit file and the drop-in of a unit.
 func (u unit) files() []file {
 	var files []file
 	if u.text != "" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// containerdConfig uses version 2 of the format, which containerd 1 and 2 can read. It sets bin_dir to /opt/cni/bin,
-// where network plugins install their programs, because Debian's containerd has a different default.
+// containerdConfig uses version 2 of the format, which containerd 1 and 2 can read. bin_dir is where network plugins
+// install their programs, because Debian's containerd has another default.
 const containerdConfig = `version = 2
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -23,9 +23,8 @@ conf_dir = "/etc/cni/net.d"
 config_path = "/etc/containerd/certs.d"
 `
 
-// installRuntime installs containerd and its configuration. A preinstalled containerd keeps the image's configuration,
-// except on Flatcar. If mirrors are used, the image's configuration must set config_path to the directory of the
-// mirrors.
+// installRuntime installs and configures containerd. A preinstalled containerd keeps its configuration, except on
+// Flatcar. For mirrors, its configuration must set config_path to their directory.
 func (m *machine) installRuntime(o Options, d distribution) {
 	if o.Runtime == RuntimePackage {
 		m.packages = append(m.packages, d.runtimePackage)
@@ -34,8 +33,7 @@ func (m *machine) installRuntime(o Options, d distribution) {
 		m.files = append(m.files, file{path: "/etc/containerd/config.toml", mode: 0o644, text: containerdConfig})
 	}
 	m.files = append(m.files, mirrorFiles(o.Mirrors)...)
-	// If neither the configuration nor the proxies of a preinstalled containerd change, containerd need not be
-	// restarted.
+	// A preinstalled containerd without changes need not be restarted.
 	containerd := unit{name: "containerd.service", enabled: true,
 		keepRunning: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
 	if d.configuresRuntime {
@@ -46,7 +44,6 @@ func (m *machine) installRuntime(o Options, d distribution) {
 	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
 }
 
-// mirrorFiles returns a file for each registry, in the order in which the registries first occur.
 func mirrorFiles(mirrors []Mirror) []file {
 	var registries []string
 	hosts := map[string]*strings.Builder{}
@@ -61,7 +58,7 @@ func mirrorFiles(mirrors []Mirror) []file {
 	for _, registry := range registries {
 		server := "https://" + registry
 		if registry == "docker.io" {
-			server = "https://registry-1.docker.io" // The images of docker.io are on this server.
+			server = "https://registry-1.docker.io" // This server has the images of docker.io.
 		}
 		files = append(files, file{path: "/etc/containerd/certs.d/" + registry + "/hosts.toml", mode: 0o644,
 			text: fmt.Sprintf("server = %q\n%s", server, hosts[registry])})

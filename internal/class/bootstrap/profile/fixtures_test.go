@@ -12,7 +12,6 @@ const (
 
 var testSum = strings.Repeat("0123456789abcdef", 4)
 
-// minimalOptions returns options that set only what a profile requires.
 func minimalOptions(profile string) Options {
 	o := Options{Profile: profile}
 	switch profile {
@@ -27,7 +26,6 @@ func minimalOptions(profile string) Options {
 	return o
 }
 
-// allOptions returns options that set everything that a profile supports.
 func allOptions(profile string) Options {
 	o := minimalOptions(profile)
 	o.Mirrors = []Mirror{{"docker.io", "https://mirror.example"}, {"docker.io", "https://second.example/v2"},
@@ -53,8 +51,8 @@ func allOptions(profile string) Options {
 	return o
 }
 
-// configuresKubelet reports whether a profile writes the kubelet's configuration. In all other profiles, kubeadm or an
-// agent writes it, and Render refuses the kubelet options.
+// configuresKubelet reports whether the profile writes the kubelet's configuration. Otherwise kubeadm or an agent does,
+// and Render refuses the kubelet options.
 func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
 
 func render(t *testing.T, o Options) []byte {

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// FuzzOptionValues checks that an option value is either refused or changes nothing except the content of files. The
-// generated config must have the same keys, files, commands and units as with a harmless value.
+// FuzzOptionValues checks that a value is refused or changes only the content of files. It must not add keys, files,
+// commands or units.
 func FuzzOptionValues(f *testing.F) {
 	for i := range Names() {
 		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",
@@ -44,7 +44,7 @@ func FuzzOptionValues(f *testing.F) {
 			got, err := Render(o)
 			if err != nil || o.HTTPProxy == "" && flag == "proxy" || flag == "url" && name != "flatcar" ||
 				flag == "repository" && baseline.PackageRepository == "" {
-				continue // The value was refused or is empty, or the profile does not use it.
+				continue // The value is refused, empty, or not used by the profile.
 			}
 			want, err := Render(baseline)
 			if err != nil {
@@ -57,14 +57,13 @@ func FuzzOptionValues(f *testing.F) {
 	})
 }
 
-// paths returns the files and commands of a template.
 func paths(t *testing.T, profile string, template []byte) []string {
 	data, err := bootstrap.Render(template, values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if profile == "flatcar" {
-		// Do not use Ignition's parser: it also validates the content of units, which is the user's responsibility.
+		// Ignition's parser would also validate the content of units, which is up to the user.
 		var config ignitionConfig
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ignitionVersion is the newest version of the format that all Flatcar releases since 3185 support.
+// ignitionVersion is the newest format that all Flatcar releases since 3185 support.
 const ignitionVersion = "3.3.0"
 
-// These types contain the fields of an Ignition config that the profiles use.
+// These types hold the fields of an Ignition config that profiles use.
 type (
 	ignitionConfig struct {
 		Ignition struct {
@@ -52,8 +52,8 @@ type (
 	}
 )
 
-// ignition writes a machine as an Ignition config. Ignition supports neither packages nor commands. Commands are
-// not needed, because systemd starts after Ignition and therefore reads all modules, kernel parameters and units.
+// ignition writes a machine as an Ignition config. Ignition has no packages or commands. It needs no commands, because
+// systemd starts later and reads all modules, kernel parameters and units.
 func ignition(m *machine) ([]byte, error) {
 	var config ignitionConfig
 	config.Ignition.Version = ignitionVersion
@@ -68,7 +68,7 @@ func ignition(m *machine) ([]byte, error) {
 		config.Storage.Files = append(config.Storage.Files, ignitionFile{Path: f.path, Mode: f.mode, Overwrite: true,
 			Contents: ignitionContents{Source: dataURL(f)}})
 	}
-	// An Ignition config may contain a unit only once, so merge the drop-ins of units with the same name.
+	// An Ignition config may contain a unit only once, so merge the drop-ins.
 	at := map[string]int{}
 	for _, u := range m.units {
 		i, known := at[u.name]
@@ -94,8 +94,8 @@ func ignition(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// dataURL returns the content of a file as a data URL. In text, placeholders are URL-encoded, so Machinist URL-encodes
-// their values too. In base64, placeholders are not URL-encoded, because Ignition does not URL-decode base64 data.
+// dataURL returns the content of a file as a data URL. Placeholders in text are URL-encoded, so Machinist URL-encodes
+// their values. In base64 they are not, because Ignition does not URL-decode base64.
 func dataURL(f file) string {
 	if f.base64 {
 		return "data:;base64," + f.text

@@ -32,7 +32,7 @@ func TestKubeadmProfileJoins(t *testing.T) {
 				t.Errorf("the profile writes %s, which kubeadm or the image writes", path)
 			}
 		}
-		// containerd must have restarted with the configured proxies before kubeadm join runs.
+		// containerd must restart with the proxies before kubeadm join runs.
 		last := config.RunCmd[len(config.RunCmd)-2:]
 		if !reflect.DeepEqual(last, [][]string{{"systemctl", "start", "containerd.service"},
 			{"kubeadm", "join", "--config", joinConfigPath}}) {
@@ -76,7 +76,6 @@ func TestAgentProfilesJoin(t *testing.T) {
 	}
 }
 
-// rendered returns the cloud-config of a machine and the files that it writes.
 func rendered(t *testing.T, o Options) (cloudInit, map[string]diskFile) {
 	t.Helper()
 	data, err := bootstrap.Render(render(t, o), values)

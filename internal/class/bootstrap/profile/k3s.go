@@ -7,21 +7,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// agent is the program that joins a machine to a k3s or RKE2 cluster. It contains its own containerd and kubelet, and
-// prepares the kernel.
+// agent joins a machine to a k3s or RKE2 cluster. It contains its own containerd and kubelet, and prepares the kernel.
 type agent struct {
 	unit, folder string
-	// server is the default value of the --server flag. It is empty if the flag is required.
+	// server is the default of the --server flag, or empty if the flag is required.
 	server string
 }
 
 var (
 	k3s = agent{unit: "k3s-agent.service", folder: "/etc/rancher/k3s", server: "<<API_ENDPOINT>>"}
-	// rke2 has no default server: RKE2 servers have a separate port for agents, so the API endpoint cannot be the default.
+	// rke2 has no default server, because RKE2 servers have a separate port for agents.
 	rke2 = agent{unit: "rke2-agent.service", folder: "/etc/rancher/rke2"}
 )
 
-// startAgent configures and starts the profile's agent.
 func (m *machine) startAgent(o Options, d distribution) {
 	m.files = append(m.files, file{path: d.agent.folder + "/config.yaml", mode: 0o600,
 		text: "server: " + quoted(cmp.Or(o.Server, d.agent.server)) + "\ntoken: \"<<BOOTSTRAP_TOKEN>>\"\nnode-taint: [" +
@@ -34,7 +32,6 @@ func (m *machine) startAgent(o Options, d distribution) {
 	m.units = append(m.units, unit{name: d.agent.unit, enabled: true})
 }
 
-// registries returns the mirrors in the format of the agents. Registries are in the order in which they first occur.
 func registries(mirrors []Mirror) string {
 	text := "mirrors:\n"
 	for i, first := range mirrors {

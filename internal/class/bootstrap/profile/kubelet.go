@@ -20,17 +20,13 @@ var aptScript string
 //go:embed scripts/dnf.sh
 var dnfScript string
 
-// versionPlaceholder is replaced with the machine's version in the kubelet's URL.
+// versionPlaceholder is replaced by the machine's version in the kubelet's URL.
 const versionPlaceholder = "<<" + bootstrap.KubeletVersion + ">>"
 
-// packaging describes how a package manager installs packages.
 type packaging struct {
-	// script installs the kubelet package of the machine's version.
-	script string
-	// keyPath is the path of the repository's key on the machine.
+	script  string
 	keyPath string
-	// proxy configures the package manager to use the proxies.
-	proxy func(*machine, Options)
+	proxy   func(*machine, Options)
 }
 
 var (
@@ -43,16 +39,15 @@ var (
 			m.aptProxy["https_proxy"] = o.HTTPSProxy
 		}
 	}}
-	// dnf has one proxy setting for all URLs. The section [main] is the only section of dnf.conf, so an appended
-	// line belongs to this section.
+	// dnf has one proxy for all URLs. dnf.conf has only the section [main], so an appended line belongs to it.
 	dnf = packaging{script: dnfScript, keyPath: "/etc/pki/rpm-gpg/kubernetes.asc", proxy: func(m *machine, o Options) {
 		m.files = append(m.files, file{path: "/etc/dnf/dnf.conf", mode: 0o600, append: true,
 			text: "\nproxy=" + cmp.Or(o.HTTPSProxy, o.HTTPProxy) + "\n"})
 	}}
 )
 
-// kubeletUnit is the kubelet's unit. All settings that differ between machines or images are in a drop-in. systemd
-// reads this drop-in after the drop-ins of the kubeadm package, because drop-ins are sorted by name.
+// kubeletUnit is the kubelet's unit. Settings that differ between machines or images are in a drop-in, whose name sorts
+// after the drop-ins of the kubeadm package.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target
@@ -67,13 +62,12 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
-// linkResolvConf links resolvConfPath to the file that lists name servers that pods can reach. The link is needed
-// for distributions in which some images use systemd-resolved and others do not.
+// linkResolvConf links resolvConfPath to a file with name servers that pods can reach, for distributions whose images
+// may or may not use systemd-resolved.
 const linkResolvConf = `ExecStartPre=/bin/sh -c 'file=/etc/resolv.conf; ` +
 	`if grep -qs "^nameserver 127.0.0.53" $$file; then file=` + resolvedPath + `; fi; ln -sfn $$file ` + resolvConfPath + `'
 `
 
-// installKubelet installs the kubelet and its unit.
 func (m *machine) installKubelet(o Options, d distribution) {
 	binary, prepare := o.KubeletBinary, ""
 	switch o.Kubelet {
@@ -83,8 +77,7 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: d.packaging.keyPath, mode: 0o644, text: string(o.PackageRepositoryKey)},
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
-		// Install the package before the unit starts. The package itself may start the kubelet, so the installation
-		// script cannot be part of the kubelet's unit.
+		// The package may start the kubelet itself, so install it before the unit starts.
 		m.before = append(m.before, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
@@ -94,12 +87,12 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		}
 		m.packages = append(m.packages, d.tools...)
 		m.files = append(m.files,
-			// An agent that updates the kubelet also needs the download URLs of other versions.
+			// An agent that updates the kubelet needs the URLs of other versions.
 			file{path: "/etc/machinist/kubelet-url", mode: 0o644,
 				text: strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "{version}") + "\n"},
 			file{path: "/etc/machinist/kubelet-sha256", mode: 0o644, text: sums.String()},
 			file{path: installPath, mode: 0o755, text: downloadScript})
-		// The unit runs the download before it starts the kubelet, so systemd retries a failed download.
+		// The unit downloads the kubelet before it starts, so systemd retries a failed download.
 		prepare = "TimeoutStartSec=infinity\nExecStartPre=" + installPath + "\n"
 	}
 	if d.settings["resolvConf"] == nil {

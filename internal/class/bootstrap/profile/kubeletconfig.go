@@ -15,21 +15,18 @@ import (
 
 const kubeletAPIVersion, kubeletKind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 
-// requiredFields maps each field that must have a certain value to this value. With other values, a machine could
-// not join, or its node would not be secure. The user's configuration may set these fields only to the required
-// values.
+// requiredFields holds fields with a required value. With other values, a machine could not join or would not be
+// secure.
 var requiredFields = map[string]any{"apiVersion": kubeletAPIVersion, "kind": kubeletKind, "registerNode": true,
 	"rotateCertificates": true, "serverTLSBootstrap": true}
 
-// forbiddenFields contains the fields that the user's configuration must not set, each with the reason.
+// forbiddenFields maps the fields that the user must not set to the reason.
 var forbiddenFields = map[string]string{
 	"tlsCertFile":       "the kubelet requests its serving certificate from the cluster",
 	"tlsPrivateKeyFile": "the kubelet requests its serving certificate from the cluster",
 	"providerID":        "all machines would get the same ID, and Machinist or the cloud controller sets the ID of each machine's node",
 }
 
-// configureKubelet writes the KubeletConfiguration of the profile. If the user's configuration sets a field, its value
-// takes precedence.
 func (m *machine) configureKubelet(o Options, d distribution) error {
 	config := map[string]any{
 		"apiVersion": kubeletAPIVersion,
@@ -91,8 +88,7 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// parseKubeletConfig parses the user's configuration and stores the fields in the given map. It returns an error
-// for fields that conflict with the profile.
+// parseKubeletConfig parses the user's configuration into the map. Fields that conflict with the profile are errors.
 func parseKubeletConfig(o Options, user map[string]any) error {
 	const flag = "--kubelet-config"
 	if err := yaml.UnmarshalStrict(o.KubeletConfig, &user); err != nil {
@@ -119,8 +115,8 @@ func parseKubeletConfig(o Options, user map[string]any) error {
 	return nil
 }
 
-// withUninitialized adds the taint machinist.dev/uninitialized to the user's taints. The taint keeps pods away until
-// Machinist has added the machine's labels and taints to the Node.
+// withUninitialized adds the taint machinist.dev/uninitialized to the user's taints. It keeps pods away until the Node
+// has the machine's labels and taints.
 func withUninitialized(userTaints any) ([]any, error) {
 	uninitialized := map[string]any{"key": v1beta1.NodeTaintUninitialized, "effect": "NoSchedule"}
 	taints, isList := userTaints.([]any)
@@ -140,7 +136,6 @@ func withUninitialized(userTaints any) ([]any, error) {
 	return append(slices.Clone(taints), uninitialized), nil
 }
 
-// merge copies all fields of the second map into the first map. Nested maps are merged recursively.
 func merge(into, from map[string]any) {
 	for key, value := range from {
 		inner, isMap := value.(map[string]any)

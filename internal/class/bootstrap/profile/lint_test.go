@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// cloudInit has a field for each documented cloud-init key that profiles use.
 type cloudInit struct {
 	PreferFQDN        *bool             `json:"prefer_fqdn_over_hostname"`
 	Hostname          string            `json:"hostname"`
@@ -37,13 +36,11 @@ type cloudInitFile struct {
 	Content     string `json:"content"`
 }
 
-// diskFile is a file on the machine's disk.
 type diskFile struct {
 	mode    int64
 	content string
 }
 
-// values contains values that YAML or URL decoding would change if they were not quoted or encoded.
 var values = bootstrap.Values{MachineName: "1e3", MachineNamespace: "null", KubeletVersion: "v1.36.3",
 	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbf\n" + sampleCA),
 	BootstrapToken: "abcdef.0123456789abcdef"}
@@ -77,7 +74,6 @@ func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]diskFile)
 	return config, disk
 }
 
-// readIgnition parses and validates a rendered Ignition config with Ignition's own code.
 func readIgnition(t testing.TB, data []byte) (sshKeys []string, disk map[string]diskFile) {
 	t.Helper()
 	config, report, err := ignitiontypes.Parse(data)
@@ -108,7 +104,6 @@ func readIgnition(t testing.TB, data []byte) (sshKeys []string, disk map[string]
 	return sshKeys, disk
 }
 
-// onMachine renders a template for a machine and returns the files on the machine's disk.
 func onMachine(t testing.TB, profile string, template []byte) map[string]diskFile {
 	t.Helper()
 	data, err := bootstrap.Render(template, values)
@@ -140,7 +135,7 @@ func TestAllProfilesWriteFiles(t *testing.T) {
 				want[clientCAPath] = diskFile{0o644, sampleCA}
 				want[environmentPath] = diskFile{0o644, "KUBELET_VERSION=v1.36.3\n"}
 			}
-			if distributions[name].agent == nil { // Agents have the mirrors in a file of another format.
+			if distributions[name].agent == nil { // Agents store the mirrors in another format.
 				want["/etc/containerd/certs.d/docker.io/hosts.toml"] = diskFile{0o644, "server = \"https://registry-1.docker.io\"\n\n" +
 					"[host.\"https://mirror.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n\n" +
 					"[host.\"https://second.example/v2\"]\ncapabilities = [\"pull\", \"resolve\"]\n"}
@@ -192,8 +187,7 @@ func TestHostNameAndSSHKeys(t *testing.T) {
 	}
 }
 
-// The environment variable CLOUD_INIT_SCHEMA contains the path of the schema that cloud-init publishes.
-// hack/cloudinit.sh downloads the schema on systems with apt.
+// CLOUD_INIT_SCHEMA is the path of cloud-init's published schema, which hack/cloudinit.sh downloads.
 func TestCloudConfigsMatchSchemaOfCloudInit(t *testing.T) {
 	path := os.Getenv("CLOUD_INIT_SCHEMA")
 	if path == "" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// These are paths on the machine that several files of this package use.
+// These are paths on the machine that several files use.
 const (
 	kubeconfigPath    = "/etc/kubernetes/bootstrap-kubeconfig"
 	clientCAPath      = "/etc/kubernetes/pki/ca.crt"
@@ -16,7 +16,6 @@ const (
 	resolvConfPath    = "/var/lib/kubelet/resolv.conf"
 )
 
-// bootstrapKubeconfig is the kubeconfig with which the kubelet requests its client certificate.
 const bootstrapKubeconfig = `apiVersion: v1
 kind: Config
 clusters:
@@ -36,8 +35,6 @@ contexts:
 current-context: bootstrap
 `
 
-// joinByKubelet configures the kubelet to join the cluster. It installs the kubelet, or uses a preinstalled
-// kubelet.
 func (m *machine) joinByKubelet(o Options, d distribution) error {
 	m.addCredentials(o)
 	if err := m.configureKubelet(o, d); err != nil {
@@ -55,7 +52,7 @@ func (m *machine) joinByKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// addCredentials adds the files that the kubelet and the API server need to authenticate each other.
+// addCredentials adds the files with which the kubelet and the API server authenticate each other.
 func (m *machine) addCredentials(o Options) {
 	m.files = append(m.files,
 		file{path: kubeconfigPath, mode: 0o600, text: bootstrapKubeconfig},
@@ -67,7 +64,6 @@ func (m *machine) addCredentials(o Options) {
 	m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: "<<CA_BUNDLE_BASE64>>", base64: true})
 }
 
-// prepareKernel loads the kernel modules and sets the kernel parameters that pod networks need.
 func (m *machine) prepareKernel() {
 	m.files = append(m.files,
 		file{path: "/etc/modules-load.d/kubernetes.conf", mode: 0o644, text: "overlay\nbr_netfilter\n"},
@@ -76,12 +72,11 @@ net.ipv6.conf.all.forwarding = 1
 net.bridge.bridge-nf-call-iptables = 1
 net.bridge.bridge-nf-call-ip6tables = 1
 `})
-	// cloud-init writes these files after systemd has read them at boot, so apply them now.
+	// cloud-init writes these files after systemd has read them, so apply them now.
 	m.before = append(m.before, []string{"modprobe", "-a", "overlay", "br_netfilter"}, []string{"sysctl", "--system"})
 }
 
-// addProxy sets the proxies in the environment of units. The file with the variables may contain a password, so
-// only root can read it. systemd reads it as root.
+// addProxy sets the proxies for units. The file may contain a password, so only root can read it.
 func (m *machine) addProxy(o Options, units ...string) {
 	if !o.hasProxy() {
 		return

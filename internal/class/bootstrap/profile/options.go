@@ -34,52 +34,48 @@ const (
 	KubeletPreinstalled KubeletSource = "preinstalled"
 )
 
-// Options are the inputs of Render. All profiles require the field Profile, and no other field. The zero value of
-// any other field selects the default of the profile, or adds nothing to the template.
+// Options are the inputs of Render. Only Profile is required. The zero value of another field selects the profile's
+// default or adds nothing.
 type Options struct {
 	// Profile is one of Names.
 	Profile string
 
 	Runtime Runtime
-	// Mirrors contains the registries from which images are pulled instead of the original registry. They are tried
-	// in this order.
+	// Mirrors are tried in this order instead of the original registry.
 	Mirrors []Mirror
 
-	// HTTPProxy and HTTPSProxy are the URLs of the proxies for containerd, the kubelet and the installation of packages.
-	// NoProxy lists the hosts, domains and networks that are reached without a proxy, separated by commas.
+	// HTTPProxy and HTTPSProxy are the proxy URLs for containerd, the kubelet and package installation. NoProxy lists
+	// hosts, domains and networks without a proxy, separated by commas.
 	HTTPProxy, HTTPSProxy, NoProxy string
 
-	// SSHKeys contains the public keys with which users may log in as the image's default user. Each is a line of
-	// authorized_keys.
+	// SSHKeys are the public keys for the image's default user, each a line of authorized_keys.
 	SSHKeys []string
-	// SetHostname sets the host name to the name of the Machine. Otherwise the cloud sets the host name.
+	// SetHostname sets the host name to the Machine's name. Otherwise the cloud sets it.
 	SetHostname bool
 
-	// Server is the https URL of the k3s or RKE2 servers that agents join. The default for k3s is the API endpoint.
+	// Server is the https URL of the k3s or RKE2 servers. Defaults to the API endpoint for k3s.
 	Server string
 
 	// Kubelet is the source of the kubelet. Each of the following fields belongs to one source.
 	Kubelet KubeletSource
-	// PackageRepository is the URL of a package repository. In this URL, {minor} is replaced with the machine's
-	// minor version, such as v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs the packages
-	// in the repository.
+	// PackageRepository is the URL of a package repository, in which {minor} is replaced by the minor version, such as
+	// v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key of the repository.
 	PackageRepository    string
 	PackageRepositoryKey []byte
 	// KubeletURL contains the placeholder KUBELET_VERSION. KubeletSHA256 maps versions, such as v1.36.3, to hexadecimal
 	// checksums.
 	KubeletURL    string
 	KubeletSHA256 map[string]string
-	// KubeletBinary is the path of a preinstalled kubelet. The default is /usr/bin/kubelet.
+	// KubeletBinary is the path of a preinstalled kubelet. Defaults to /usr/bin/kubelet.
 	KubeletBinary string
 
-	// KubeletConfig is a KubeletConfiguration in YAML. This configuration is merged into the KubeletConfiguration
-	// of the profile.
+	// KubeletConfig is a KubeletConfiguration in YAML, which is merged into that of the profile.
 	KubeletConfig []byte
 	FeatureGates  map[string]bool
-	// ClusterDNS contains the addresses of the cluster's DNS servers.
+	// ClusterDNS are the addresses of the cluster's DNS servers.
 	ClusterDNS []string
-	// ClientCA is the PEM bundle of the CAs that sign the certificates of the kubelet's clients. The default is the bundle
-	// that verifies the API server.
+	// ClientCA is the PEM bundle of the CAs of the kubelet's clients. Defaults to the bundle that verifies the API
+	// server.
 	ClientCA []byte
 
 	Files []File
@@ -96,11 +92,11 @@ type File struct {
 	// Path is absolute.
 	Path    string
 	Content []byte
-	// Executable sets the mode 0755 instead of 0644. A file with the bootstrap token always gets the mode 0600.
+	// Executable sets the mode 0755 instead of 0644. A file with the bootstrap token always has the mode 0600.
 	Executable bool
 }
 
-// Unit is an additional systemd unit of the user. It is enabled and started.
+// Unit is an additional systemd unit, which is enabled and started.
 type Unit struct {
 	Name    string
 	Content []byte
@@ -119,8 +115,8 @@ func (o *Options) setDefaults(d distribution) {
 
 func (o *Options) hasProxy() bool { return o.HTTPProxy != "" || o.HTTPSProxy != "" }
 
-// file returns the file in the form that the template contains: as text if possible, and otherwise in base64. Only
-// text may contain placeholders, because Machinist does not decode base64 in a template.
+// file returns the file as text if possible, and otherwise in base64. Only text may contain placeholders, because
+// Machinist does not decode base64 in a template.
 func (f File) file() (file, error) {
 	out := file{path: f.Path, mode: 0o644, text: string(f.Content)}
 	if f.Executable {
@@ -139,13 +135,11 @@ func (f File) file() (file, error) {
 	return out, nil
 }
 
-// hasPlaceholder reports whether a value contains a placeholder or a text that looks like a placeholder.
 func hasPlaceholder(value string) bool {
 	out, err := bootstrap.Render([]byte(value), sample)
 	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0
 }
 
-// isText reports whether templates of all formats can contain the content without an encoding such as base64.
 func isText(content []byte) bool {
 	return len(bytes.TrimSpace(content)) > 0 && utf8.Valid(content) &&
 		!strings.ContainsFunc(string(content), func(r rune) bool {

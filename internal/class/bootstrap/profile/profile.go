@@ -1,10 +1,8 @@
-// Package profile generates user-data templates. A template turns a machine with an unmodified image of a Linux
-// distribution into a node. A profile is a set of files, units, packages and commands. The package writes this set as a
-// cloud-config or as an Ignition config. The package reads no files and calls no servers: its output depends only on
-// the options.
+// Package profile generates user-data templates that turn a machine with an unmodified Linux image into a node. A
+// profile is a set of files, units, packages and commands, which is written as a cloud-config or an Ignition config.
+// The output depends only on the options: the package reads no files and calls no servers.
 //
-// The templates contain placeholders of package bootstrap. For each machine, Machinist replaces these placeholders
-// with values.
+// Machinist replaces the placeholders of a template (package bootstrap) for each machine.
 package profile
 
 import (
@@ -15,35 +13,28 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// distribution describes in what respects a profile differs from the other profiles.
 type distribution struct {
-	write func(*machine) ([]byte, error)
-	// The fields runtime and kubelet are the defaults of the options with these names.
-	runtime Runtime
-	kubelet KubeletSource
-	// runtimePackage is the package of containerd. It is empty if packages cannot be installed.
+	write          func(*machine) ([]byte, error)
+	runtime        Runtime
+	kubelet        KubeletSource
 	runtimePackage string
-	// tools contains the packages with the programs that the kubelet and its plugins call. The kubelet's own
-	// package depends on these packages. If the kubelet is downloaded instead, they must be installed separately.
-	tools []string
-	// packaging describes the package manager. It is nil if packages cannot be installed.
+	// tools are the packages that the kubelet and its plugins need. The kubelet's package depends on them, but a
+	// downloaded kubelet does not.
+	tools     []string
 	packaging *packaging
-	// configuresRuntime is true if the image's containerd does not read a configuration from /etc by default, so that the
-	// profile must configure it.
+	// configuresRuntime means that the profile configures containerd, because the image's containerd reads no
+	// configuration from /etc.
 	configuresRuntime bool
-	// join adds the files and units with which the machine joins the cluster. It is set only in profiles that do
-	// not configure the kubelet.
+	// join adds the files and units to join the cluster, in profiles that do not configure the kubelet.
 	join func(*machine, Options, distribution)
-	// settingsSource explains where the kubelet gets its settings if the profile does not configure it.
+	// settingsSource says where the kubelet gets its settings if the profile does not configure it.
 	settingsSource string
-	// agent is the program that joins the machine to a k3s or RKE2 cluster. It is nil for other profiles.
-	agent *agent
-	// settings contains fields of the KubeletConfiguration that only this distribution needs.
-	settings map[string]any
+	agent          *agent
+	settings       map[string]any
 }
 
-// resolvedSettings make the kubelet read the name servers from the file of systemd-resolved. On a machine with
-// systemd-resolved, /etc/resolv.conf contains only the address of the local resolver, which pods cannot reach.
+// resolvedSettings make the kubelet read the name servers of systemd-resolved. /etc/resolv.conf would contain only the
+// local resolver, which pods cannot reach.
 var resolvedSettings = map[string]any{"resolvConf": resolvedPath}
 
 const resolvedPath = "/run/systemd/resolve/resolv.conf"
@@ -71,51 +62,45 @@ var distributions = map[string]distribution{
 		settingsSource: "the RKE2 agent runs its own kubelet, with the settings in /etc/rancher/rke2"},
 }
 
-// Names returns the names of all profiles, in the order for lists of profiles.
+// Names returns the names of all profiles, in the order of lists.
 func Names() []string {
 	return []string{"debian", "ubuntu", "flatcar", "rhel", "preinstalled", "kubeadm", "k3s", "rke2"}
 }
 
-// file is a file on the machine's disk.
 type file struct {
 	path string
 	mode int
-	// text is the content, or its base64 encoding if base64 is true.
+	// text is the content, in base64 if base64 is true.
 	text   string
 	base64 bool
-	// If append is true, the content is appended to an existing file. Only a cloud-config supports that.
+	// append adds the content to an existing file, which only a cloud-config supports.
 	append bool
 }
 
-// unit is a systemd unit.
 type unit struct {
-	name string
-	// text is the whole unit. It is empty if only dropIn is set.
-	text string
-	// dropIn is the content of a drop-in for the unit, and dropInName is the name of the drop-in file.
+	name               string
+	text               string
 	dropIn, dropInName string
-	// enabled means that the unit is started now and at each boot.
-	enabled bool
-	// keepRunning means that a running unit is not restarted, because its configuration has not changed.
+	enabled            bool
+	// keepRunning does not restart a running unit, whose configuration has not changed.
 	keepRunning bool
 }
 
-// machine is the configuration of a machine, independent of the format of the user data.
+// machine is the configuration of a machine, whatever the format of the user data.
 type machine struct {
 	files    []file
 	units    []unit
 	packages []string
-	// aptProxy are the proxies for apt, which the cloud-config sets.
 	aptProxy map[string]string
-	// The field before contains commands that run before the units are started. The field after contains commands
-	// that run afterwards. Only a cloud-config supports commands, because Ignition runs before systemd.
+	// before and after hold commands that run before and after the start of the units. Only a cloud-config supports
+	// commands, because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool
 }
 
-// Render returns the user-data template for the options. Its errors name the flag of `machinist bootstrap render` and
-// its value. They never contain passwords or the contents of files.
+// Render returns the user-data template for the options. Errors name the flag of `machinist bootstrap render` and its
+// value, but no passwords or contents of files.
 func Render(o Options) ([]byte, error) {
 	d, known := distributions[o.Profile]
 	if !known {
@@ -138,14 +123,13 @@ func Render(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Check that Machinist can render the template for a machine.
+	// Check that Machinist can render the template.
 	if _, err := bootstrap.Render(template, sample); err != nil {
 		return nil, fmt.Errorf("the template cannot be rendered: %w", err)
 	}
 	return template, nil
 }
 
-// sample contains valid values of all placeholders.
 var sample = bootstrap.Values{MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
 	APIEndpoint: "https://api.example:6443", CABundle: []byte(sampleCA), BootstrapToken: "abcdef.0123456789abcdef"}
 
@@ -161,7 +145,6 @@ RdtpextE0AIgYYMsWlAI83viD3zKaMo/304lG1YYC+j1dNt2tk0JeCo=
 -----END CERTIFICATE-----
 `
 
-// addUserFiles adds the files and units of the options.
 func (m *machine) addUserFiles(o Options) error {
 	taken := map[string]bool{"/etc/hostname": o.SetHostname}
 	for _, f := range m.allFiles() {

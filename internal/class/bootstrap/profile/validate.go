@@ -26,9 +26,8 @@ var (
 	featureForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 )
 
-// validate returns an error for invalid options. Some values are written into files of other formats (TOML, INI,
-// environment files). These values must match a strict pattern, so that they cannot add anything else to those
-// files.
+// validate returns an error for invalid options. Values in files of other formats, such as TOML, must match a strict
+// pattern, so that they cannot add anything else.
 func (o *Options) validate(d distribution) error {
 	for _, check := range []func(distribution) error{o.refuseKubeletOptions, o.validateServer, o.validateRuntime,
 		o.validateProxy, o.validateAccess, o.validateSource, o.validateKubelet, o.validateUserFiles} {
@@ -39,7 +38,7 @@ func (o *Options) validate(d distribution) error {
 	return nil
 }
 
-// refuseKubeletOptions returns an error for options of the kubelet if the profile does not configure the kubelet.
+// refuseKubeletOptions returns an error for kubelet options in a profile that does not configure the kubelet.
 func (o *Options) refuseKubeletOptions(d distribution) error {
 	if d.join == nil {
 		return nil
@@ -62,7 +61,7 @@ func (o *Options) refuseKubeletOptions(d distribution) error {
 		if !option.given {
 			continue
 		}
-		if option.value != "" { // The value is empty for options that are files, because their content is not shown.
+		if option.value != "" { // The content of files is not shown, so the value may be empty.
 			option.flag += fmt.Sprintf(" %q", option.value)
 		}
 		return fmt.Errorf("%s: the profile %s does not configure the kubelet: %s", option.flag, o.Profile, d.settingsSource)
@@ -151,7 +150,6 @@ func (o *Options) validateAccess(distribution) error {
 	return nil
 }
 
-// validateSource checks the options of the kubelet's source.
 func (o *Options) validateSource(d distribution) error {
 	if d.join != nil {
 		return nil
@@ -254,9 +252,8 @@ func (o *Options) validateUserFiles(distribution) error {
 	return nil
 }
 
-// validateURL returns an error if the value is not the http or https URL of a server. The URL is written into
-// configuration files, so it must not contain characters that have a special meaning there. Only URLs of proxies may
-// contain a password.
+// validateURL returns an error unless the value is the http or https URL of a server, without characters that are
+// special in configuration files. Only proxies may have a password.
 func validateURL(flag, value string, password bool) error {
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||

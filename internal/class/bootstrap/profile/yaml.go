@@ -10,9 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Secret returns the manifest of a Secret that contains a template. The Secret has the key and the label that classes
-// need to read the template. If namespace is empty, users choose the namespace when they apply the manifest. Both names
-// must be valid.
+// Secret returns the manifest of a Secret with a template, and with the key and label that classes need. Without a
+// namespace, users choose it when they apply the manifest. Both names must be valid.
 func Secret(name, namespace string, template []byte) []byte {
 	var out bytes.Buffer
 	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoted(name) + "\n")
@@ -24,8 +23,7 @@ func Secret(name, namespace string, template []byte) []byte {
 	return out.Bytes()
 }
 
-// writeText writes a key and its value, which is a string. If a YAML literal block can represent the string
-// exactly, writeText writes such a block, because it is easy to read.
+// writeText writes a key and its string value, as a readable YAML literal block if possible.
 func writeText(out *bytes.Buffer, text, indent string) {
 	if !isBlock(text) {
 		out.WriteString(quoted(text) + "\n")
@@ -40,16 +38,15 @@ func writeText(out *bytes.Buffer, text, indent string) {
 	}
 }
 
-// isBlock reports whether a YAML literal block can represent the text exactly. The text must end with exactly one line
-// break. Its first line must not be empty or indented. It must not contain other characters that YAML reads as line
-// breaks.
+// isBlock reports whether a YAML literal block can represent the text exactly. The text must end with one line break,
+// start with neither an empty nor an indented line, and contain no other characters that YAML reads as line breaks.
 func isBlock(text string) bool {
 	return isText([]byte(text)) && strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n") &&
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")
 }
 
-// quoted returns a string in JSON syntax, which is also valid YAML. It does not escape non-ASCII characters, nor < and
-// >, which are part of placeholders.
+// quoted returns a string in JSON syntax, which is valid YAML. Non-ASCII characters, and < and > of placeholders, are
+// not escaped.
 func quoted(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)

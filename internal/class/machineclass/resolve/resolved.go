@@ -15,47 +15,45 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolved contains everything from which the instance of a Machine is created.
+// Resolved is what the instance of a Machine is created from.
 type Resolved struct {
 	// ClassName and ClassUID identify the class. They are empty for an inline specification.
 	ClassName string
 	ClassUID  types.UID
-	// Provider is the provider that serves the Machine. It is empty only after ResolveForDeletion, if no class, Machine or
-	// recorded instance names a provider. In this case, no provider has ever been called for the Machine.
+	// Provider is the provider of the Machine. It is empty only after ResolveForDeletion, if no object names a
+	// provider. No provider was ever called in that case.
 	Provider string
-	// ProviderSpec is raw JSON. It is empty if it is no longer known.
+	// ProviderSpec is raw JSON, or empty if it is no longer known.
 	ProviderSpec []byte
-	// NodeProviderID is the format of the provider IDs of Nodes. Empty means the default format of the provider.
+	// NodeProviderID is the format of Nodes' provider IDs. Empty means the provider's default.
 	NodeProviderID string
-	// Adoption is the policy of the class. For an inline specification it is Forbid.
+	// Adoption is the policy of the class, or Forbid for an inline specification.
 	Adoption v1beta1.AdoptionPolicy
-	// AdoptFrom names a former cluster. Until AdoptFromUntil, Machines of the class may adopt instances of this
-	// cluster. Both values are annotations of the class.
+	// AdoptFrom is a former cluster whose instances Machines of the class may adopt until AdoptFromUntil. Both come
+	// from annotations of the class.
 	AdoptFrom, AdoptFromUntil string
-	// CredentialsRef is the reference to the Secret with Credentials. Nil means that the driver uses credentials of its
-	// own environment.
+	// CredentialsRef refers to the Secret with Credentials. Nil means that the driver uses the credentials of its
+	// environment.
 	CredentialsRef *v1beta1.LocalRef
 	Credentials    provider.Credentials
-	// UserData is the bootstrap template. It is empty if neither the Machine nor its class refers to a bootstrap template.
+	// UserData is the bootstrap template, which may be empty.
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited describes the finalizers that are still missing on the class and on the Secret with the credentials.
-	// Both objects must exist while the Machine exists, because its instance cannot be deleted without them.
-	// Awaited is empty if both objects are protected.
+	// Awaited describes missing finalizers on the class and on the Secret with the credentials, without which the
+	// instance cannot be deleted. It is empty if both objects are protected.
 	Awaited string
-	// Leaving is the error for a class that is being deleted and no longer serves, so that no instance may be
-	// created from it. It is nil while instances can be created from the class.
+	// Leaving is the error for a class that no longer serves because of its deletion. Nil means that the class serves.
 	Leaving *Error
 }
 
-// Class returns the class in the form that drivers receive.
+// Class returns the class as drivers receive it.
 func (r Resolved) Class() provider.Class {
 	return provider.Class{Spec: r.ProviderSpec, Credentials: r.Credentials}
 }
 
-// SpecHash returns a hash of the providerSpec that does not depend on white space or the order of keys. It is 32
-// characters long, or empty if there is no providerSpec.
+// SpecHash returns a hash of the providerSpec, regardless of white space and the order of keys. It has 32 characters,
+// or is empty without a providerSpec.
 func (r Resolved) SpecHash() string {
 	if len(r.ProviderSpec) == 0 {
 		return ""
@@ -73,9 +71,8 @@ func (r Resolved) SpecHash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// UserDataHash returns a hash that distinguishes the bootstrap templates of a namespace. It is empty for an empty
-// template. The hash is public. The hash is so short that it cannot be used to test guesses of a secret in the
-// template.
+// UserDataHash returns a hash of a bootstrap template and its namespace, or "" for an empty template. The hash is
+// public and too short to test guesses of a secret in the template.
 func UserDataHash(namespace string, template Template) string {
 	if len(template) == 0 {
 		return ""
@@ -84,7 +81,7 @@ func UserDataHash(namespace string, template Template) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Template is a bootstrap template. The value may contain secrets, so it is printed as "[redacted]".
+// Template is a bootstrap template. It may contain secrets, so it is printed as "[redacted]".
 type Template []byte
 
 const redacted = "[redacted]"
@@ -101,21 +98,20 @@ func (Template) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue implements slog.LogValuer.
 func (Template) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Error explains which object is missing or why it cannot be used. A retry returns the same error until a watch
-// reports that the object has changed.
+// Error says which object is missing or cannot be used. A retry is useless until a watch reports a change of the
+// object.
 type Error struct {
-	// Reason is the reason of the condition that reports the error. It is one of ClassNotFound, CredentialsNotFound,
-	// UserDataNotFound, SecretNotLabelled, ClassDeleting and InvalidConfiguration.
+	// Reason is the condition reason: ClassNotFound, CredentialsNotFound, UserDataNotFound, SecretNotLabelled,
+	// ClassDeleting or InvalidConfiguration.
 	Reason string
 	// Message is a text for users that names the object.
 	Message string
-	// Forbidden is true if the API server does not permit this process to read the object. No event reports that
-	// the permission was granted, so callers try again after ForbiddenRetry.
+	// Forbidden means that this process must not read the object. No event reports a new permission, so callers retry
+	// after ForbiddenRetry.
 	Forbidden bool
 }
 
-// ForbiddenRetry is how long a caller waits before it again reads an object that this process was not permitted to
-// read.
+// ForbiddenRetry is how long a caller waits before it reads a forbidden object again.
 const ForbiddenRetry = time.Minute
 
 // Error returns "Reason: Message".

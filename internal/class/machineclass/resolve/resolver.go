@@ -24,8 +24,7 @@ type Resolver struct {
 	Secrets client.Reader
 }
 
-// Provider returns the name of the provider that serves the Machine, from its inline specification or its class. It is
-// empty if the class does not exist.
+// Provider returns the provider of the Machine's inline specification or class, or "" if the class does not exist.
 func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	if m.Spec.ClassRef == nil {
 		return m.Spec.Provider, nil
@@ -37,8 +36,8 @@ func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, er
 	return class.Spec.Provider, nil
 }
 
-// Resolve returns everything that a launch needs. An *Error means that an object is missing or must not be used.
-// If any other error is returned, the caller should retry.
+// Resolve returns what a launch needs. An *Error means that an object is missing or must not be used. Other errors
+// should be retried.
 func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, from, err := r.describe(ctx, m)
 	if err != nil {
@@ -53,8 +52,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 		switch held := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
 		case held:
 		case !secret.DeletionTimestamp.IsZero():
-			// The API server does not allow new finalizers on an object that is being deleted, so this Secret cannot be
-			// protected.
+			// The API server adds no finalizers to an object that is being deleted, so this Secret cannot be protected.
 			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound,
 				"Secret %q with the credentials is being deleted. Create the Secret again after its deletion.", secret.Name)
 		case out.Awaited == "":
@@ -68,18 +66,18 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	return out, nil
 }
 
-// ResolveForDeletion returns everything that still exists and is needed to find and delete an instance. A missing class
-// or template is not an error, because status.instance contains the necessary values. If there are references to
-// Secrets with credentials and none of these Secrets can be used, ResolveForDeletion returns an *Error with the reason
-// CredentialsNotFound or SecretNotLabelled. The Secret that status.instance names needs the label too. Otherwise a
-// client that may write the status could make the provider send any Secret of the namespace to the cloud.
+// ResolveForDeletion returns what still exists to find and delete an instance. A missing class or template is not an
+// error, because status.instance has the necessary values. If no referenced credentials can be used, it returns an
+// *Error with CredentialsNotFound or SecretNotLabelled.
+//
+// The Secret in status.instance needs the label too. Otherwise a client that may write the status could send any Secret
+// of the namespace to the cloud.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
 		return Resolved{}, err
 	}
-	// Try the Secret of the current reference first, because it may be newer than the Secret that was used at the launch.
-	// If the current Secret cannot be used, try the Secret of the launch.
+	// The Secret of the current reference may be newer than that of the launch, so try it first.
 	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
 	if recorded := m.Status.Instance; recorded != nil {
 		if out.Provider == "" {
@@ -111,14 +109,13 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	return out, nil
 }
 
-// userData contains the reference to a bootstrap template, and the values for the template's VALUES placeholders.
 type userData struct {
 	ref    *v1beta1.UserDataRef
 	values []v1beta1.UserDataValue
 }
 
-// describe returns the content of the class or the inline specification, but not the contents of Secrets. Together with
-// an *Error it returns an empty result.
+// describe returns the content of the class or inline specification without Secrets. With an *Error, the result is
+// empty.
 func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
@@ -152,7 +149,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 	}, userData{ref: m.Spec.UserDataRef}, nil
 }
 
-// OfClass returns what the class contains. Credentials and UserData are empty.
+// OfClass returns the content of the class, without Credentials and UserData.
 func OfClass(class *v1beta1.MachineClass) Resolved {
 	out := Resolved{
 		ClassName:      class.Name,
@@ -181,7 +178,6 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 	return out
 }
 
-// class returns the Machine's class, or nil if it does not exist.
 func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineClass, error) {
 	class := &v1beta1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
@@ -194,7 +190,7 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 	return class, nil
 }
 
-// Credentials returns the credentials in a Secret. Without a reference, it returns no credentials and no error.
+// Credentials returns the credentials in a Secret. Without a reference, it returns nothing and no error.
 func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials,
 	error) {
 	secret, err := r.credentials(ctx, namespace, ref)
@@ -204,19 +200,18 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
 
-// UsableFor reports whether the label of a Secret allows a use. The use is SecretUseCredentials or SecretUseUserData.
+// UsableFor reports whether the Secret's label allows the use: SecretUseCredentials or SecretUseUserData.
 func UsableFor(secret client.Object, use string) bool {
 	value := secret.GetLabels()[v1beta1.LabelSecretUse]
 	return value == use || value == v1beta1.SecretUseBoth
 }
 
-// Usable reports whether the label of a Secret allows any use.
+// Usable reports whether the Secret's label allows any use.
 func Usable(secret client.Object) bool {
 	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
 }
 
-// notLabelled returns an error that contains a kubectl command. The command sets the label that allows the given use of
-// a Secret, in addition to a use that is already allowed.
+// notLabelled returns an error with the kubectl command that allows the use in addition to existing ones.
 func notLabelled(secret *corev1.Secret, use string) *Error {
 	value, overwrite := use, ""
 	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
@@ -230,7 +225,6 @@ func notLabelled(secret *corev1.Secret, use string) *Error {
 		secret.Name, secret.Namespace, use, secret.Name, secret.Namespace, v1beta1.LabelSecretUse, value, overwrite)
 }
 
-// credentials returns a Secret with credentials, or nil without a reference.
 func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (*corev1.Secret, error) {
 	if ref == nil {
 		return nil, nil
@@ -251,8 +245,8 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	return secret, nil
 }
 
-// UserData reads a bootstrap template and replaces its VALUES placeholders. Without a reference, it returns no template
-// and no error.
+// UserData reads a bootstrap template and replaces its VALUES placeholders. Without a reference, it returns nothing and
+// no error.
 func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef,
 	values []v1beta1.UserDataValue) (Template, error) {
 	if ref == nil {
@@ -275,7 +269,7 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 			ref.Name, namespace, ref.KeyOrDefault())
 	}
 	if bootstrap.Readable(template) != nil {
-		return template, nil // Rendering returns the error.
+		return template, nil // Rendering reports the error.
 	}
 	texts, err := r.values(ctx, namespace, values)
 	if err != nil {
@@ -288,7 +282,6 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 	return out, nil
 }
 
-// values returns the values of the placeholders, by name.
 func (r *Resolver) values(ctx context.Context, namespace string, values []v1beta1.UserDataValue) (map[string]string,
 	error) {
 	texts := map[string]string{}
@@ -350,8 +343,7 @@ func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
 		"not exist or has no such key", kind, ref.Name, name, ref.Key)
 }
 
-// secret returns a Secret, or nil if the Secret does not exist. If this process may not read the Secret, it returns
-// an *Error with the reason.
+// secret returns a Secret, or nil if it does not exist. A forbidden read is an *Error with the reason.
 func (r *Resolver) secret(ctx context.Context, namespace, name, reason string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}

@@ -57,7 +57,6 @@ func secret(name, key, value string) *corev1.Secret {
 	return s
 }
 
-// labelledFor returns a copy of a Secret whose label allows the given use. If the use is empty, the copy has no label.
 func labelledFor(use string, s *corev1.Secret) *corev1.Secret {
 	s = s.DeepCopy()
 	s.Labels[v1beta1.LabelSecretUse] = use
@@ -241,7 +240,7 @@ func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 	}
 }
 
-// If a failed read counted as a missing object, there would be no retry.
+// A failed read that counted as a missing object would never be retried.
 func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	boom := errors.New("boom")
 	broken := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
@@ -267,7 +266,7 @@ func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	}
 }
 
-// The provider may be allowed to read only the Secrets of some namespaces.
+// The provider may be permitted to read only some Secrets.
 func TestSecretThatMayNotBeReadIsReported(t *testing.T) {
 	forbidden := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

@@ -8,10 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns a reader in which concurrent callers share the reads of a Secret. This saves requests, because many
-// machines that are created at the same time refer to only a few Secrets. Each caller gets the result of a read
-// that began after its call, so the result is at least as new as the result of a separate read. The reader drops a
-// result when all waiting callers have received it.
+// Shared returns a reader in which concurrent callers share the reads of a Secret, because many new machines use the
+// same few Secrets. Each caller gets a read that began after its call, and no result outlives its callers.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -23,16 +21,15 @@ type shared struct {
 	reads map[client.ObjectKey]*queue // of Secrets that are being read
 }
 
-// queue contains the read that is in progress and the read that will follow. All callers that arrive while a read
-// is in progress share the following read.
+// queue holds the read in progress and the next read. Callers that arrive during a read share the next one.
 type queue struct{ begun, next *read }
 
-// read is one read of a Secret. secret and err must not be accessed before done is closed.
+// read is one read of a Secret. secret and err are valid after done is closed.
 type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
-	// abandoned means that the read failed because the context of the caller that executed it ended.
+	// abandoned means that the context of the executing caller ended.
 	abandoned bool
 }
 
@@ -55,7 +52,7 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	}
 	switch {
 	case r.abandoned && !first:
-		// The context of the caller that executed the read has ended, but the context of this caller has not.
+		// Only the executing caller's context has ended.
 		return s.Reader.Get(ctx, key, secret)
 	case r.err == nil:
 		r.secret.DeepCopyInto(secret)
@@ -63,9 +60,8 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns the read whose result the caller must use. This read begins after join was called. If the result
-// first is true, the caller must execute the read itself. In this case, before is the read that must end first, or
-// nil.
+// join returns a read that begins after the call. If first is true, the caller must execute it after before, which may
+// be nil, has ended.
 func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +78,6 @@ func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	return q.next, nil, false
 }
 
-// run reads the Secret as soon as the previous read has ended.
 func (s *shared) run(ctx context.Context, key client.ObjectKey, r, before *read) {
 	if before != nil {
 		select {

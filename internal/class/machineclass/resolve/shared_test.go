@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// server answers a read of a Secret when a test sends a value to its channel. The returned Secret contains the number
-// of the read, in the order in which the reads began.
+// server answers a read when the test sends to its channel. The Secret contains the number of the read, in the order of
+// their beginning.
 type server struct {
 	client.Reader
 	answers chan error
@@ -45,7 +45,6 @@ type answer struct {
 	err error
 }
 
-// ask begins a read of the Secret in the background, and returns the channel for its answer.
 func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	out := make(chan answer, 1)
 	go func() {
@@ -56,8 +55,7 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	return out
 }
 
-// Callers that arrive during a read share the next read, because the result of the current read may be older than their
-// calls.
+// A caller that arrives during a read must not get its result, which may be too old.
 func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -68,7 +66,6 @@ func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 		for range 20 {
 			rest = append(rest, ask(t.Context(), r, "a"))
 		}
-		// A read of another Secret does not wait.
 		other := ask(t.Context(), r, "b")
 		synctest.Wait()
 		if s.reads != 2 {
@@ -129,8 +126,6 @@ func TestErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not affect other callers. This applies to a caller that is executing a read, to the
-// caller that will execute the next read, and to a caller that waits for a result.
 func TestCallerThatGivesUpDoesNotAffectOthers(t *testing.T) {
 	for name, next := range map[string]bool{"the next to read": true, "a waiting caller": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// ClassBySecret is the name of the index of MachineClasses by Secret. The index finds MachineClasses by the names
-// of the Secrets to which they refer.
+// ClassBySecret is the index of MachineClasses by the names of their Secrets.
 const ClassBySecret = "machineclass.secretName"
 
 // RegisterIndexes adds the index of MachineClasses. Call it once per cache.
@@ -60,9 +59,8 @@ func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Ob
 	return classes.Items, nil
 }
 
-// MachinesOfSecret maps a Secret to the Machines that may be waiting for it. A Machine may be waiting if it refers to
-// the Secret, directly or through its class, and must be launched, adopt an instance, be updated or be deleted. The
-// reader must have the indexes of package index and ClassBySecret.
+// MachinesOfSecret maps a Secret to the Machines that may wait for it: they use it, directly or through their class,
+// and are not settled. The reader must have the indexes of package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
@@ -79,9 +77,8 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it. A Machine may be waiting if it refers
-// to the class, and must be launched, adopt an instance, be updated or be deleted. The reader must have the indexes of
-// package index.
+// MachinesOfClass maps a MachineClass to the Machines that may wait for it: they use it and are not settled. The reader
+// must have the indexes of package index.
 func MachinesOfClass(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {
 		return waitingMachines(ctx, reader, class.GetNamespace(), index.MachineByClass, class.GetName())
@@ -105,8 +102,8 @@ func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, v
 	return requests
 }
 
-// isSettled reports whether a Machine is up to date, so that it needs neither its class nor a Secret now. A Machine
-// whose latest generation has not been processed yet may need them, so it is not settled.
+// isSettled reports whether a Machine needs neither its class nor a Secret now, because its provider has processed the
+// latest generation.
 func isSettled(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance != nil && m.DeletionTimestamp.IsZero() &&
 		m.Status.ObservedGeneration == m.Generation &&

@@ -27,15 +27,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world contains one namespace with a MachineDeployment, and a reconciler whose write requests are counted.
 type world struct {
 	*testing.T
 	admin      client.Client
 	namespace  string
 	group      types.NamespacedName
 	reconciler *autoscaling.Reconciler
-	// writes is the number of write requests since the last pass began.
-	writes int
+	writes     int
 }
 
 func newWorld(t *testing.T) *world {
@@ -46,7 +44,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// restart replaces the reconciler with a new one that has no state.
 func (w *world) restart() {
 	count := func() { w.writes++ }
 	w.reconciler = autoscaling.New(autoscaling.Options{Client: interceptor.NewClient(env.Client(w.T), interceptor.Funcs{
@@ -63,7 +60,6 @@ func (w *world) restart() {
 	})})
 }
 
-// class creates a class whose provider reports the given capacity, if any.
 func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -73,7 +69,6 @@ func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
 	return class
 }
 
-// resolve writes the capacity to the status of the class, as a provider does.
 func (w *world) resolve(class *v1beta1.MachineClass, capacity ...string) {
 	w.Helper()
 	class.Status.Capacity = corev1.ResourceList{}
@@ -111,7 +106,6 @@ func (w *world) deployment(class string, annotations map[string]string) {
 	}, client.FieldOwner("person")))
 }
 
-// pass reconciles the deployment. It returns the deployment and the number of write requests.
 func (w *world) pass() (*v1beta1.MachineDeployment, int) {
 	w.Helper()
 	w.writes = 0
@@ -131,7 +125,6 @@ func (w *world) read() *v1beta1.MachineDeployment {
 	return d
 }
 
-// edit changes the deployment as an administrator does with kubectl edit.
 func (w *world) edit(change func(*v1beta1.MachineDeployment)) {
 	w.Helper()
 	d := w.read()
@@ -146,8 +139,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// expect fails the test unless the object has exactly these capacity annotations. They are given as pairs of a key
-// without its prefix and a value.
+// expect fails unless the object has exactly these capacity annotations, given as pairs of a short key and a value.
 func (w *world) expect(d client.Object, want ...string) {
 	w.Helper()
 	got, wanted := map[string]string{}, map[string]string{}
@@ -164,8 +156,7 @@ func (w *world) expect(d client.Object, want ...string) {
 	}
 }
 
-// expectCondition fails the test unless ScalableFromZero has this status and reason. Without a status, the condition
-// must be missing.
+// expectCondition fails unless ScalableFromZero has this status and reason. An empty status means that it is missing.
 func (w *world) expectCondition(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
 	w.Helper()
 	c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionScalableFromZero)
@@ -266,7 +257,7 @@ func TestWhatAPersonWroteStaysThroughTenRollouts(t *testing.T) {
 	w.wrote(writes, 0)
 }
 
-// A user who overwrites a value becomes its owner. A user who applies the same value becomes its owner too.
+// A user who overwrites or applies a value becomes its owner.
 //
 // Rules: capacity-annotations-of-people-stay.
 func TestAPersonTakesOver(t *testing.T) {
@@ -353,7 +344,7 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 	w.expectCondition(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
 }
 
-// A MachineSet without an owner is a node group of its own. It may have the same name as a deployment.
+// A MachineSet without an owner is a node group. It may have the name of a deployment.
 func TestAMachineSetIsANodeGroup(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")
@@ -375,7 +366,7 @@ func TestAMachineSetIsANodeGroup(t *testing.T) {
 	w.expect(set, "cpu", "2", "memory", "8Gi", "labels", pool, "taints", dedicated)
 }
 
-// The group is deleted after the reconciler has read it. The apply request must not create the group again.
+// The group is deleted between the read and the apply request.
 func TestADeletedGroupIsNotMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")

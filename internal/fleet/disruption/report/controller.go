@@ -19,12 +19,11 @@ import (
 )
 
 const (
-	// countInterval is the minimum time between two writes of a status in which only counts changed.
+	// countInterval is the minimum time between status writes that change only counts.
 	countInterval = 10 * time.Second
-	// coalesce is the time for which events of machines are collected before a pass.
-	coalesce = time.Second
-	// clockCheck is the maximum time between two evaluations of a budget with windows. It is needed because the
-	// system clock may be changed.
+	coalesce      = time.Second
+	// clockCheck is the longest time between two evaluations of a budget with windows, because the system clock may be
+	// changed.
 	clockCheck = time.Hour
 )
 
@@ -43,8 +42,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	mu sync.Mutex
-	// written contains the time at which this process last wrote the status of each budget.
+	mu      sync.Mutex
 	written map[types.NamespacedName]time.Time
 }
 
@@ -82,16 +80,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: earliest(wait, untilChange(status, now))}, err
 }
 
-// untilChange returns the time after which the status must be computed again, even without an event. Zero means never.
+// untilChange returns when the status must be computed again without an event. Zero means never.
 func untilChange(status *v1beta1.MachineDisruptionBudgetStatus, now time.Time) time.Duration {
 	if status.NextChange == nil {
 		return 0
 	}
-	// Do not return zero, because zero means never.
+	// Zero would mean never.
 	return min(max(status.NextChange.Sub(now), time.Millisecond), clockCheck)
 }
 
-// earliest returns the shorter of two delays. Zero means never.
 func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -99,7 +96,6 @@ func earliest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// mayWriteIn returns how long a write must be delayed if only counts changed.
 func (r *Reconciler) mayWriteIn(budget types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,9 +19,8 @@ type Metrics struct {
 	budgets *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of budgets. The metrics are computed from the cache at each scrape, so they are
-// more up to date than the statuses of the budgets. The parameter ledger, which may be nil, provides the number of
-// machines that wait.
+// NewMetrics registers the metrics, which each scrape computes from the cache. ledger, which may be nil, provides the
+// number of waiting machines.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
@@ -70,7 +69,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 	return &Metrics{budgets: collector}, nil
 }
 
-// lead enables the export of the metrics. Only the process that reconciles budgets exports them.
+// lead enables the metrics. Only the process that reconciles budgets exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.budgets.Lead()

@@ -23,7 +23,6 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// night is a time inside the window that nightly sets.
 var night = time.Date(2026, 5, 5, 22, 0, 0, 0, time.UTC)
 
 func nightly(b *v1beta1.MachineDisruptionBudget) {
@@ -31,7 +30,6 @@ func nightly(b *v1beta1.MachineDisruptionBudget) {
 		Duration: metav1.Duration{Duration: 8 * time.Hour}}}
 }
 
-// budget returns a budget for the machines of the pool a, with the given changes.
 func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", Generation: 3},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromString("20%"),
@@ -42,8 +40,7 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 	return b
 }
 
-// machines returns one machine of a pool for each reason. A machine is disrupted for its reason, or not disrupted if
-// the reason is empty.
+// machines returns one machine of a pool for each reason. An empty reason means not disrupted.
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", pool, i),
@@ -57,7 +54,6 @@ func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	return all
 }
 
-// startDeletion marks a machine as being deleted because of a rollout or its age.
 func startDeletion(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
 	at := metav1.NewTime(night)
 	m.DeletionTimestamp = &at
@@ -119,7 +115,6 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// world is a reconciler with a fake API server and a fake clock.
 type world struct {
 	*testing.T
 	client.Client
@@ -139,8 +134,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// pass reconciles the budget. It returns whether the status was written, and the delay after which the reconciler
-// requests another pass.
+// pass reconciles the budget. It returns whether the status was written and when the next pass is due.
 func (w *world) pass() (written bool, after time.Duration) {
 	w.Helper()
 	before := w.read()
@@ -161,7 +155,6 @@ func (w *world) read() *v1beta1.MachineDisruptionBudget {
 	return b
 }
 
-// disrupt deletes a machine, which counts as disrupted by a rollout.
 func (w *world) disrupt(m *v1beta1.Machine) {
 	w.Helper()
 	if err := w.Delete(w.Context(), m); err != nil {
@@ -259,7 +252,7 @@ func TestMachineTriggersBudgetsThatSelectIt(t *testing.T) {
 	}
 }
 
-// Conditions of other writers are kept, and the status does not change only because time passes.
+// Conditions of other writers stay, and time alone changes nothing.
 func TestConditionsOfOtherWritersStay(t *testing.T) {
 	b := budget(func(b *v1beta1.MachineDisruptionBudget) {
 		b.Status.Conditions = []metav1.Condition{{Type: "example.com/Reviewed", Status: "True", Reason: "By"}}
@@ -315,7 +308,7 @@ func TestBudgetsAreExportedUntilTheyAreDeleted(t *testing.T) {
 	(*Metrics)(nil).lead()
 }
 
-// BenchmarkStatus measures a pass over a budget without the write of its status.
+// BenchmarkStatus measures a pass over a budget without the status write.
 func BenchmarkStatus(b *testing.B) {
 	fleet := machines("a", make([]string, 5000)...)
 	nights := budget(nightly)

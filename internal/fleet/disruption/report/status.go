@@ -31,7 +31,7 @@ type Use struct {
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 
-// Count counts the machines of a namespace that the given budget of the namespace selects.
+// Count counts the machines of a namespace that the budget selects.
 func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
@@ -86,7 +86,6 @@ func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 	return status, problem
 }
 
-// reasonOf returns the reason of the condition Valid, which depends on the first invalid field.
 func reasonOf(problem error) string {
 	first := problem
 	var all utilerrors.Aggregate
@@ -104,11 +103,10 @@ func reasonOf(problem error) string {
 	return v1beta1.ReasonInvalidWindow
 }
 
-// maxMessage is the maximum length of a condition's message in the schema, in bytes.
+// maxMessage is the schema's limit for a condition's message in bytes.
 const maxMessage = 32768
 
-// write writes the status of a budget if it changed. If only counts changed and the last write was recent, write
-// does not write the status and returns how long to wait.
+// write writes a changed status. If only counts changed since a recent write, it returns how long to wait instead.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,
 	status *v1beta1.MachineDisruptionBudgetStatus, problem error) (wait time.Duration, err error) {
 	if equality.Semantic.DeepEqual(b.Status, *status) {
@@ -135,7 +133,6 @@ func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudg
 	return 0, nil
 }
 
-// onlyCounts reports whether two statuses differ only in numbers of machines.
 func onlyCounts(was, is *v1beta1.MachineDisruptionBudgetStatus) bool {
 	return was.ObservedGeneration == is.ObservedGeneration && (was.Allowed == nil) == (is.Allowed == nil) &&
 		was.NextChange.Equal(is.NextChange) && !differs(valid(was), valid(is))

@@ -48,7 +48,6 @@ func (r *Reconciler) budgetsOf(ctx context.Context, machine client.Object) (requ
 	return requests
 }
 
-// machineChanged drops updates that do not change how budgets count the machine.
 func (r *Reconciler) machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)

@@ -74,9 +74,7 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// Rule first-decision-from-live-lists: the cache may not contain the last writes of a predecessor. The new process must
-// not create the same sets as its predecessor again. It must not count machines as available that its predecessor
-// deleted.
+// Rule: first-decision-from-live-lists. A cache may lack the last writes of the previous process.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -86,7 +84,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 0})
 	b.play()
 
-	// The cache still contains the 3 machines of class a, and their set with 3 replicas.
+	// The cache still shows 3 machines and 3 replicas of class a.
 	stale := b.sets()["a"].DeepCopy()
 	b.hooks.sets = func(l *v1beta1.MachineSetList) {
 		for i := range l.Items {
@@ -174,8 +172,8 @@ func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// Rule surge-and-unavailable-kept: if the replicas of a set are lowered while machines are missing, the set may be
-// about to create these machines.
+// Rule: surge-and-unavailable-kept. A set whose replicas were lowered may still be about to create the missing
+// machines.
 func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -194,8 +192,6 @@ func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
-// With OnDelete, a set of an old revision must not replace a machine before its deployment reacts.
-//
 // Rule: recreate-and-on-delete.
 func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
 	b := newBench(t)
@@ -355,8 +351,7 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 	}
 }
 
-// kstatus takes an object without status.observedGeneration and conditions for one that is done. (rule
-// ready-when-rolled-out)
+// kstatus treats an object without status.observedGeneration and conditions as finished. (rule ready-when-rolled-out)
 func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
@@ -375,7 +370,7 @@ func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
-// When a machine gets another version, other numbers in the status change too, either before or after the version.
+// Other numbers in the status change soon before or after a machine's version.
 func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
 	b := newBench(t)
 	b.create(1)

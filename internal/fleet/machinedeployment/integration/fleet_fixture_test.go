@@ -31,7 +31,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// fleet is a namespace with controllers of deployments and sets, and a simulated provider.
 type fleet struct {
 	testing.TB
 	ctx       context.Context
@@ -68,8 +67,7 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// provider simulates the machines' provider. Machines of a pending class do not become Ready until letGo is called.
-// Machines of a broken class fail.
+// provider simulates a provider. Machines of a pending class wait for letGo, and machines of a broken class fail.
 type provider struct {
 	api             client.Client
 	mu              sync.Mutex
@@ -117,7 +115,6 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
 }
 
-// update simulates the update of a running machine in two steps, and reports whether the machine needed an update.
 func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	if m.Status.Applied == nil {
 		return false
@@ -142,14 +139,12 @@ func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	return setCondition(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
 }
 
-// keepPending prevents machines of a class from becoming Ready.
 func (f *fleet) keepPending(class string) {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()
 	f.provider.pending[class] = true
 }
 
-// letGo allows existing and new machines of a class to become Ready.
 func (f *fleet) letGo(class string) {
 	f.Helper()
 	f.provider.mu.Lock()
@@ -176,7 +171,6 @@ func (f *fleet) must(err error) {
 	}
 }
 
-// deployment returns a deployment named web, with class a, that the test can create.
 func deployment(namespace string, replicas int32,
 	options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{
@@ -201,7 +195,6 @@ func (f *fleet) create(replicas int32, options ...func(*v1beta1.MachineDeploymen
 	f.must(f.api.Create(f.ctx, deployment(f.namespace, replicas, options...)))
 }
 
-// change changes the deployment as an administrator does.
 func (f *fleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -228,7 +221,6 @@ func (f *fleet) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// sets returns the sets by class.
 func (f *fleet) sets() map[string]*v1beta1.MachineSet {
 	f.Helper()
 	list := &v1beta1.MachineSetList{}
@@ -240,7 +232,6 @@ func (f *fleet) sets() map[string]*v1beta1.MachineSet {
 	return sets
 }
 
-// awaitDeployment waits until the current generation of the deployment is observed and done returns true.
 func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.Helper()
 	var found *v1beta1.MachineDeployment
@@ -259,7 +250,6 @@ func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeploymen
 	return found
 }
 
-// awaitComplete waits until the rollout is complete, with the given number of machines, all of the given class.
 func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDeployment {
 	f.Helper()
 	d := f.awaitDeployment(fmt.Sprintf("%d machines of class %s", replicas, class),
@@ -273,8 +263,6 @@ func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDepl
 	return d
 }
 
-// awaitMachines waits until the namespace contains exactly the given number of machines of the class, and no machines
-// of other classes.
 func (f *fleet) awaitMachines(class string, replicas int32) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprintf("nothing but %d machines of class %s", replicas, class),
@@ -284,7 +272,6 @@ func (f *fleet) awaitMachines(class string, replicas int32) {
 		}, client.InNamespace(f.namespace))
 }
 
-// awaitClasses waits until each class has the given number of machines.
 func (f *fleet) awaitClasses(want map[string]int) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprint(want), func(l *v1beta1.MachineList) (bool, string) {
@@ -308,7 +295,7 @@ func reasonOf(d *v1beta1.MachineDeployment, condition string) string {
 	return ""
 }
 
-// guard watches the machines. It records when too many machines are live, or too few are available.
+// guard watches the machines and records when too many are live or too few are available.
 type guard struct {
 	mu       sync.Mutex
 	machines map[string]*v1beta1.Machine
@@ -319,7 +306,6 @@ type guard struct {
 	stop     func()
 }
 
-// watchOver checks a rule at every event, until the test sets another rule or ends.
 func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int) string) {
 	f.Helper()
 	if f.guard != nil {
@@ -359,8 +345,7 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// made returns the number of machines that were created since the guard started. It first waits until the guard has
-// seen all existing machines.
+// made returns how many machines were created since the guard started. It waits for events of existing machines.
 func (f *fleet) made() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)
@@ -414,7 +399,6 @@ func (g *guard) see(kind watch.EventType, m *v1beta1.Machine) {
 	}
 }
 
-// The rule of a rolling update: not too many machines are live, and not too few are available.
 func within(most, fewest int) func(live, available int, byClass map[string]int) string {
 	return func(live, available int, _ map[string]int) string {
 		switch {

@@ -85,7 +85,6 @@ func TestScalesInProportionWhileItRolls(t *testing.T) {
 	f.awaitClasses(map[string]int{"a": 6, "b": 2})
 	f.watchOver(within(14, 6))
 	f.scale(12)
-	// 14 machines of a and b as 6 to 2, rounded.
 	f.awaitClasses(map[string]int{"a": 10, "b": 4})
 	f.letGo("b")
 	f.awaitComplete("b", 12)
@@ -185,7 +184,6 @@ func TestRecreateNeverHasTwoRevisions(t *testing.T) {
 		}
 		return within(4, 0)(live, 0, nil)
 	})
-	// Machines that are being deleted still belong to the old revision.
 	const hold = "example.com/hold"
 	for _, m := range f.machines() {
 		was := m.DeepCopy()

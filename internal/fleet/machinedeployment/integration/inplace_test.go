@@ -21,7 +21,8 @@ func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// The rule of a rollout in place: no machine is created or deleted, and not too many machines are updated at a time.
+// exactly returns the rule of a rollout in place: no machine is created or deleted, and few enough are updated at a
+// time.
 func exactly(live, fewest int) func(int, int, map[string]int) string {
 	return func(n, available int, _ map[string]int) string {
 		if n != live {
@@ -39,8 +40,7 @@ func (f *fleet) uids() map[types.UID]bool {
 	return uids
 }
 
-// wantSame waits for the end of all hand-overs. It fails unless the machines are the same as before and all belong to
-// the set of one class.
+// wantSame waits for the end of all hand-overs and fails unless the same machines belong to the set of one class.
 func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs",
@@ -74,7 +74,7 @@ func TestInPlaceKeepsEveryMachine(t *testing.T) {
 	f.roll("b")
 	f.awaitComplete("b", 7)
 	f.wantSame(before, "b")
-	f.roll("a") // the former set takes them back
+	f.roll("a") // the former set takes the machines back
 	d := f.awaitComplete("a", 7)
 	f.wantSame(before, "a")
 	if made := f.made(); made != 0 || d.Status.CurrentRevision != 3 || len(f.sets()) != 2 {
@@ -119,12 +119,10 @@ func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f.awaitComplete("c", 3)
 }
 
-// bySelection configures that an administrator selects the machines to update.
 func bySelection(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.InPlace.Orchestration = v1beta1.OrchestrationManual
 }
 
-// selects marks machines for an update, as an administrator does.
 func (f *fleet) selects(machines []v1beta1.Machine) {
 	f.Helper()
 	for i := range machines {

@@ -31,7 +31,7 @@ func TestASetThatMatchesIsAdoptedAndOneThatNoLongerDoesIsReleased(t *testing.T) 
 		t.Fatalf("a set that does not match has the controller %v", metav1.GetControllerOf(set))
 	}
 	b.changeSet("a", func(s *v1beta1.MachineSet) { s.Labels["app"] = "web" })
-	b.restart() // production learns of it by the watch
+	b.restart() // in production, a watch event triggers this
 	b.took()
 	b.reconcile()
 	b.wantCalls(getItself, listSets, getItself, patchSet, listMachine)
@@ -133,7 +133,7 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 	}
 }
 
-// Another version of this program may compute other hashes or other names of sets. This must not cause a rollout.
+// Another version of Machinist may compute other hashes or set names, which must not cause a rollout.
 //
 // Rule: only-template-changes-roll.
 func TestAnUpgradeRollsNothing(t *testing.T) {
@@ -263,7 +263,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b.settle()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonWaitingForSelection)
 	b.change(replicas(5))
-	b.reconcile() // The sets want two more machines, and nothing creates them.
+	b.reconcile() // The sets want two more machines, which no controller creates here.
 	b.pass(time.Hour)
 	b.reconcile()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
@@ -281,7 +281,6 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	}
 }
 
-// The deployment and the reason of each rollout in the metric machinist_rollout_stuck.
 func stuck(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()

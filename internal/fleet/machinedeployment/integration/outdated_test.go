@@ -8,7 +8,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantOutdated fails unless exactly the sets of these classes have the annotation that their machines are outdated.
 func (b *bench) wantOutdated(what string, want ...string) {
 	b.Helper()
 	sets := b.sets()
@@ -21,7 +20,6 @@ func (b *bench) wantOutdated(what string, want ...string) {
 	}
 }
 
-// midway starts a rollout to class b while 4 machines of class a are running.
 func (b *bench) midway() {
 	b.Helper()
 	b.create(4, rolling("2", "0"))
@@ -31,8 +29,7 @@ func (b *bench) midway() {
 	b.reconcile()
 }
 
-// In its first pass, before any machine is deleted, a rollout annotates the set of the old revision as outdated. It
-// needs one write for that.
+// The first pass of a rollout annotates the old set, before it deletes a machine.
 //
 // Rule: outdated-node-taints.
 func TestOldSetsAreDeclaredOutdatedDuringARollout(t *testing.T) {

@@ -26,8 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// bench is a namespace with deployments. They are reconciled only when the test calls reconcile. The test simulates the
-// controllers of their sets.
+// bench is a namespace with deployments. Tests call reconcile and simulate the controllers of the sets.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -43,17 +42,13 @@ type bench struct {
 	calls []string
 }
 
-// hooks intercept calls of the reconciler.
 type hooks struct {
-	// deployment, sets and machines replace the results of cached reads.
-	deployment func(*v1beta1.MachineDeployment)
-	sets       func(*v1beta1.MachineSetList)
-	machines   func(*v1beta1.MachineList)
-	// beforeCreate is called before the creation of a set.
+	deployment   func(*v1beta1.MachineDeployment)
+	sets         func(*v1beta1.MachineSetList)
+	machines     func(*v1beta1.MachineList)
 	beforeCreate func(*v1beta1.MachineSet)
-	// beforePatch is called before a patch of a set, and afterPatch replaces the result of the patch.
-	beforePatch func(*v1beta1.MachineSet)
-	afterPatch  func(error) error
+	beforePatch  func(*v1beta1.MachineSet)
+	afterPatch   func(error) error
 }
 
 func newBench(t testing.TB) *bench {
@@ -65,7 +60,6 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the reconciler with a new one that has no state.
 func (b *bench) restart() { b.r = machinedeployment.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -74,7 +68,6 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns, in order, the API calls since the previous call of took.
 func (b *bench) took() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +87,6 @@ func kind(o any) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1beta1.")
 }
 
-// The client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -109,15 +101,15 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// A client that simulates a cache: it reads from the API server, supports indexes, and applies the hooks. It records
-// writes.
+// cached returns a client that simulates a cache. It reads from the API server, supports indexes, applies hooks and
+// records writes.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 			_ ...client.GetOption) error {
 			err := c.Get(ctx, key, o)
 			if d, ok := o.(*v1beta1.MachineDeployment); ok && client.IgnoreNotFound(err) == nil && b.hooks.deployment != nil {
-				b.hooks.deployment(d) // A cache may have it still.
+				b.hooks.deployment(d) // The cache may still contain the deployment.
 				return nil
 			}
 			return err
@@ -171,7 +163,6 @@ func (b *bench) cached() client.Client {
 	})
 }
 
-// filter selects objects as the indexes of the cache do.
 func filter(list client.ObjectList, selector fields.Selector) error {
 	if selector == nil || selector.Empty() {
 		return nil
@@ -190,14 +181,12 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 	}))
 }
 
-// recorded contains the events that were recorded.
 type recorded struct{ notes []string }
 
 func (r *recorded) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf("%s %s ", kind, reason)+fmt.Sprintf(note, args...))
 }
 
-// took returns the reasons of the events since the previous call of took.
 func (r *recorded) took() []string {
 	var reasons []string
 	for _, note := range r.notes {
@@ -234,7 +223,7 @@ func (b *bench) change(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.api.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// reconcile runs one pass over the deployment, after enough time that the pass is not debounced.
+// reconcile runs one pass, late enough that it is not debounced.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try("web")
@@ -248,10 +237,8 @@ func (b *bench) try(name string) (reconcile.Result, error) {
 		reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: name}})
 }
 
-// pass lets time pass.
 func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 
-// sets returns the sets by class.
 func (b *bench) sets() map[string]*v1beta1.MachineSet {
 	b.Helper()
 	list := &v1beta1.MachineSetList{}
@@ -271,7 +258,6 @@ func (b *bench) changeSet(class string, change func(*v1beta1.MachineSet)) {
 	b.must(b.api.Patch(b.ctx, set, client.MergeFrom(was)))
 }
 
-// replicas returns spec.replicas of each set, by class.
 func (b *bench) replicas() map[string]int32 {
 	b.Helper()
 	replicas := map[string]int32{}
@@ -289,8 +275,6 @@ func (b *bench) wantReplicas(want map[string]int32) {
 	}
 }
 
-// play acts as the controllers of sets and machines: each set gets its machines, all machines run, and the set reports
-// them.
 func (b *bench) play() {
 	b.Helper()
 	for _, set := range b.sets() {
@@ -303,8 +287,7 @@ func (b *bench) play() {
 	}
 }
 
-// playSet creates or deletes machines until their number equals the replicas of the set. It then calls become for each
-// machine without a phase.
+// playSet creates or deletes machines until the set has its replicas, and calls become for each new machine.
 func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -338,7 +321,6 @@ func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) 
 	b.must(b.api.Status().Patch(b.ctx, set, client.MergeFrom(was)))
 }
 
-// settle calls reconcile and play until nothing changes.
 func (b *bench) settle() {
 	b.Helper()
 	for range 100 {

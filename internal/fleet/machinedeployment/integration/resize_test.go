@@ -10,9 +10,8 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// A change of replicas is divided among the sets only once, even while all machines are of an old revision. If the
-// deployment did not record that it has resized the sets, it would repeatedly grow the old set because of the change
-// and shrink it because of the rollout.
+// A change of replicas is divided only once. Otherwise the old set would grow for the change and shrink for the rollout
+// again and again.
 //
 // Rule: scale-during-rollout-in-proportion.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
@@ -31,8 +30,7 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
 }
 
-// If the cache is older than the deployment's specification, machines are read live, because an autoscaler annotates
-// machines just before it lowers replicas.
+// An autoscaler annotates machines just before it lowers replicas, so a cache older than the spec is not enough.
 //
 // Rule: scale-during-rollout-in-proportion.
 func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
@@ -66,7 +64,7 @@ func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
 
-// If all machines are deleted, the annotations do not matter, so no live list is needed.
+// If all machines are deleted, the annotations do not matter.
 func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))
@@ -87,8 +85,8 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	}
 }
 
-// If a set was sized from a cache that is as new as the deployment, the set may act on its new size with the same
-// cache. If the set was sized from a live list or from an older cache, it must not act on its new size with that cache.
+// A set may act on its new size with the cache from which its deployment computed that size, but not with an older
+// cache.
 //
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Autoscalers read and write the subresource scale. It must contain the selector and the number of the machines.
+// Autoscalers use the scale subresource, which must contain the selector and the number of machines.
 func TestAutoscalersScaleADeployment(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))

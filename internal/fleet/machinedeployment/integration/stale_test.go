@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If a deployment no longer exists, no set is created for it, even if the cache still contains the deployment: the
-// machines would have no owner.
+// A cache may still contain a deleted deployment. Machines of a new set would have no owner.
 //
 // Rule: surge-and-unavailable-kept.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
@@ -27,8 +26,6 @@ func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
 	}
 }
 
-// A new process whose cache is old does not undo what its predecessor has carried out.
-//
 // Rule: surge-and-unavailable-kept.
 func TestAProcessThatBeginsWithAnOldCacheTakesNothingBack(t *testing.T) {
 	b := newBench(t)

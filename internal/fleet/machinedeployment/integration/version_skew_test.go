@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// The API server of the target cluster.
 type server struct {
 	version string
 	asked   int
@@ -28,7 +27,7 @@ func version(v string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = v }
 }
 
-// wantHeld reconciles, and fails unless the rollout waits for the target cluster and the next pass is scheduled.
+// wantHeld reconciles and fails unless the rollout waits for the target cluster and requests another pass.
 func (b *bench) wantHeld(replicas map[string]int32, both ...string) {
 	b.Helper()
 	if result := b.reconcile(); result.RequeueAfter <= 0 || result.RequeueAfter > versionskew.Poll {
@@ -62,7 +61,6 @@ func TestARolloutWaitsUntilTheTargetClusterSupportsItsVersion(t *testing.T) {
 	if got := b.events.took(); len(got) != 1 || got[0] != v1beta1.ReasonVersionSkew {
 		t.Errorf("events %v, want one of %s", got, v1beta1.ReasonVersionSkew)
 	}
-	// Machines are still scaled and replaced.
 	b.change(replicas(4))
 	b.wantHeld(map[string]int32{"a": 4}, "v1.37.0", "v1.36.3")
 	b.play()
@@ -87,9 +85,6 @@ func TestTheAnnotationRollsOutAnyVersion(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonRolloutComplete)
 }
 
-// If a rollout began while the version of the API server was unknown, it stops when the version is known, and can be
-// rolled back.
-//
 // Rule: version-skew-waits.
 func TestARolloutThatBeganStopsAndCanBeTakenBack(t *testing.T) {
 	b := newBench(t)

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout creates a deployment in the middle of a rollout. All machines of the set workers are available, and the bench
-// reconciles this set. The machines of the set other are not available yet.
+// rollout creates a deployment in the middle of a rollout. The machines of the set workers, which the bench reconciles,
+// are available. Those of the set other are not.
 func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web",
@@ -61,8 +61,8 @@ func (b *bench) changeDeployment(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.admin.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// Rule set-keeps-deployment-available: if replicas were lowered because of an unavailable machine, no available machine
-// is deleted later because of that.
+// Rule set-keeps-deployment-available: replicas that were lowered because of an unavailable machine do not lead to the
+// deletion of an available one.
 func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)
@@ -88,7 +88,7 @@ func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1})
 }
 
-// Rule set-keeps-deployment-available: if the cached deployment or its cached sets may be stale, they are not used.
+// Rule: set-keeps-deployment-available.
 func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	for name, stale := range map[string]func(*bench){
 		"of the deployment": func(b *bench) {
@@ -125,7 +125,7 @@ func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	}
 }
 
-// Rule set-keeps-deployment-available: if the deployment of a set is gone or has no replicas, no deletion is blocked.
+// Rule: set-keeps-deployment-available.
 func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"deleted": func(b *bench) {
@@ -154,8 +154,7 @@ func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	}
 }
 
-// Rule set-keeps-surge: if the replicas of a set exceed what its deployment may have now, the set does not replace
-// missing machines.
+// Rule: set-keeps-surge.
 func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)

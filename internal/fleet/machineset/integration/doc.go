@@ -1,6 +1,5 @@
 // Package integration tests package machineset on a real kube-apiserver.
 //
-// Most tests call Reconcile directly, with a client that always reads from the API server. Therefore no result
-// depends on timing, and a test can inject faults of caches and connections. The tests in manager_test.go run the
-// controller in the same way as in production.
+// Most tests call Reconcile with a client that reads from the API server. Their results do not depend on timing, and
+// they can inject faults of caches and connections. The tests in manager_test.go run the controller as in production.
 package integration

@@ -40,9 +40,8 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 			t.Errorf("finalizers %v", m.Finalizers)
 		}
 	}
-	// The creation starts slowly, with batches of 1, 2, 4, 8, 16 and 19 machines. Before each batch, the set is confirmed
-	// by a live read. There is only one write of the status. A new process lists by the selector. Because machines are
-	// missing, it also lists by the label with the name of the set.
+	// The batches are 1, 2, 4, 8, 16 and 19 machines, each after a live read of the set. A new process lists by the
+	// selector and, because machines are missing, by the label with the set's name.
 	b.wantCalls(map[string]int{"create": 50, "live get *v1beta1.MachineSet": 6, "live list *v1beta1.MachineList": 2,
 		"patch status": 1, "patch": 0, "delete": 0})
 	set := b.set()
@@ -59,8 +58,6 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 		"live list *v1beta1.MachineList": 0, "live get *v1beta1.MachineSet": 0})
 }
 
-// If the cache does not contain the machines that a predecessor created, the process must not create them again.
-//
 // Rule: exact-number-of-machines.
 func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b := newBench(t)
@@ -82,8 +79,8 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1})
 }
 
-// A read of the cache may wait for the set's own writes. If the cache has become new enough during this wait, it is
-// read again. Therefore a slow watch does not cause live lists.
+// A read of the cache waits for the set's own writes. If the cache is new enough after that, it is read again, so a
+// slow watch causes no live lists.
 func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -104,8 +101,7 @@ func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 0})
 }
 
-// A live LIST uses the selector. Machines of the set that no longer match the selector still count until they are
-// released.
+// Machines that no longer match the selector of a live LIST count until they are released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -132,7 +128,6 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 	b.newSet(2)
 	b.reconcile()
 	b.runAll()
-	// Two requests of the old leader to create a machine arrive late.
 	old := b.lives()[0]
 	for i := range 2 {
 		b.orphan(fmt.Sprintf("workers-late%d", i), func(m *v1beta1.Machine) { m.OwnerReferences = old.OwnerReferences })
@@ -146,8 +141,7 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 	}
 }
 
-// A request to create a machine succeeds, but its response is lost. The machine must count although the cache does not
-// contain it yet.
+// A creation succeeds, but its response is lost.
 //
 // Rule: exact-number-of-machines.
 func TestLostAnswersDoNotMakeTwins(t *testing.T) {
@@ -269,7 +263,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonSetDeleting)
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionFalse, v1beta1.ReasonAtDesiredReplicas)
 
-	// The result is the same if the cache does not show the deletion of the set yet.
+	// A cache that does not show the deletion yet changes nothing.
 	b.hooks.set = func(set *v1beta1.MachineSet) { set.DeletionTimestamp = nil }
 	b.restart()
 	b.reconcile()
@@ -326,7 +320,7 @@ func TestDeletesAreConditional(t *testing.T) {
 	b.newSet(3)
 	b.reconcile()
 	b.runAll()
-	// After the set has chosen a victim and before the victim is deleted, an autoscaler annotates another machine.
+	// After the set has chosen a victim, an autoscaler annotates another machine.
 	first := true
 	b.hooks.delete = func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error {
 		if first {

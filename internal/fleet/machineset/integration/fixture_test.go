@@ -30,7 +30,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// bench is a namespace with one set and its reconciler.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -39,9 +38,7 @@ type bench struct {
 	clock     *clocktesting.FakePassiveClock
 	events    *events
 
-	// hooks intercept calls of the reconcilers.
-	hooks hooks
-	// A test can change options before the first pass.
+	hooks   hooks
 	options machineset.Options
 	r       *machineset.Reconciler
 
@@ -49,14 +46,12 @@ type bench struct {
 	calls []string
 }
 
-// hooks intercept calls. If a hook is nil, the call goes to the API server unchanged.
+// hooks intercept calls. A nil hook passes the call to the API server.
 type hooks struct {
-	create func(c client.Client, m *v1beta1.Machine) error
-	delete func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error
-	// machines changes the result of a cached list of machines. seen returns the resource version of the cache.
-	machines func(list *v1beta1.MachineList)
-	seen     func() string
-	// set and deployment change the result of a cached get.
+	create     func(c client.Client, m *v1beta1.Machine) error
+	delete     func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error
+	machines   func(list *v1beta1.MachineList)
+	seen       func() string
 	set        func(set *v1beta1.MachineSet)
 	deployment func(d *v1beta1.MachineDeployment)
 }
@@ -69,13 +64,12 @@ func newBench(t testing.TB) *bench {
 			if b.hooks.seen != nil {
 				return b.hooks.seen()
 			}
-			return "999999999999" // What reads the API server has seen everything.
+			return "999999999999" // The API server itself is always up to date.
 		}}
 	b.restart()
 	return b
 }
 
-// restart replaces the reconciler with a new one that has no state.
 func (b *bench) restart() { b.r = machineset.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -84,7 +78,6 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns the number of calls of each kind since the previous call of took.
 func (b *bench) took() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +89,6 @@ func (b *bench) took() map[string]int {
 	return counts
 }
 
-// The client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -117,7 +109,7 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// A client that simulates a cache: it reads from the API server, supports indexes, and applies the hooks.
+// cached returns a client that simulates a cache. It reads from the API server, supports indexes and applies the hooks.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -169,7 +161,6 @@ func (b *bench) cached() client.Client {
 	})
 }
 
-// filter selects objects as the indexes of the cache do.
 func filter(list client.ObjectList, selector fields.Selector) error {
 	if selector == nil {
 		return nil
@@ -192,7 +183,6 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 	return meta.SetList(list, matching)
 }
 
-// must fails the test if there is an error.
 func (b *bench) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -221,7 +211,6 @@ func (b *bench) newSet(replicas int32, options ...func(*v1beta1.MachineSet)) *v1
 	return set
 }
 
-// reconcile runs one pass over the set.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try()
@@ -254,7 +243,6 @@ func (b *bench) scale(replicas int32) {
 	b.changeSet(func(s *v1beta1.MachineSet) { s.Spec.Replicas = ptr.To(replicas) })
 }
 
-// machines returns all machines in the namespace, sorted by name.
 func (b *bench) machines() []v1beta1.Machine {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -290,7 +278,6 @@ func (b *bench) wantCalls(want map[string]int) {
 	}
 }
 
-// orphan creates a machine that matches the set's selector and has no owner.
 func (b *bench) orphan(name string, options ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	b.Helper()
 	m := &v1beta1.Machine{
@@ -319,7 +306,6 @@ func (b *bench) changeMachine(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// play changes the status of a machine, as its provider does.
 func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.Helper()
 	m := b.machine(name)
@@ -328,7 +314,6 @@ func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Status().Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// runAll makes all machines of the set Running.
 func (b *bench) runAll() {
 	b.Helper()
 	for _, m := range b.lives() {
@@ -356,14 +341,13 @@ func (b *bench) failed(m *v1beta1.Machine) {
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, string(v1beta1.FailureJoinClusterTimeout))
 }
 
-// lost changes the status of a machine to the status after its instance has vanished.
 func (b *bench) lost(m *v1beta1.Machine) {
 	b.failed(m)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "gone"
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceVanished)
 }
 
-// vanish removes the finalizer of machines. This is the last step of a provider after a deletion.
+// vanish removes the finalizer of machines, as providers do after a deletion.
 func (b *bench) vanish(names ...string) {
 	b.Helper()
 	for _, name := range names {
@@ -380,7 +364,6 @@ func (b *bench) wantCondition(condition string, status metav1.ConditionStatus, r
 	return *c
 }
 
-// events is a recorder.
 type events struct {
 	mu       sync.Mutex
 	recorded []string

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// exchange creates a deployment with two sets: the set workers, which the bench reconciles, and the set other.
+// exchange creates a deployment with the sets workers, which the bench reconciles, and other.
 func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := func(pool string) v1beta1.MachineTemplateSpec {
@@ -46,7 +46,6 @@ func order(value string, replicas int32) func(*v1beta1.MachineSet) {
 	}
 }
 
-// ofSet returns the number of machines that a set controls.
 func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	for _, m := range b.machines() {
 		if metav1.IsControlledBy(&m, set) {
@@ -56,8 +55,7 @@ func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	return n
 }
 
-// Rule handover-gives-surplus: if a set has an order, it hands each machine over with one patch. It neither deletes nor
-// creates machines.
+// Rule handover-gives-surplus: each machine is handed over with one patch, and none is deleted or created.
 func TestMachinesAreHandedOver(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 4, 0)
@@ -89,13 +87,13 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// A user deletes a machine. As long as the order exists, the set does not replace this machine.
+	// While the order exists, the set does not replace a machine that a user deletes.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// Rule handover-gives-surplus: the order is for more machines than the surplus, or for more machines than exist.
+// Rule handover-gives-surplus: the order exceeds the surplus or the number of machines.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)
@@ -111,7 +109,7 @@ func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: without a receiving set, nothing happens. In particular, no machine is deleted.
+// Rule handover-gives-surplus: without a receiving set, nothing is handed over or deleted.
 func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench, other *v1beta1.MachineSet){
 		"no such set":     func(b *bench, _ *v1beta1.MachineSet) { b.changeSet(order("nobody:2", 1)) },
@@ -149,8 +147,7 @@ func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: the order is canceled at the last moment, and the cache does not show the cancellation
-// yet.
+// Rule handover-gives-surplus: the cache does not show yet that the order was canceled.
 func TestAnOrderIsConfirmedLive(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 3, 0)
@@ -168,8 +165,8 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// Rule handover-receiver-waits: if a set has received machines, it neither deletes nor replaces them until the
-// deployment has counted them.
+// Rule handover-receiver-waits: until the deployment has counted received machines, the set neither deletes nor
+// replaces them.
 func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)
@@ -184,7 +181,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 	b.wantLives(2)
 
-	// The deployment has counted the second machine. The cache contains the set's new replicas, but not this machine yet.
+	// The cache shows the new replicas, but not the second machine that the deployment has counted.
 	hidden, before := b.lives()[1].Name, b.set().ResourceVersion
 	b.scale(2)
 	b.hooks.machines = func(l *v1beta1.MachineList) {
@@ -197,11 +194,10 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 		l.Items = seen
 	}
 	b.hooks.seen = func() string { return before }
-	b.reconcile() // The cache has a moment to come up.
+	b.reconcile() // The pass waits for the cache.
 	b.reconcile()
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "live list *v1beta1.MachineList NotOlderThan": 1})
 
-	// The set creates missing machines only when no other set hands machines over to it.
 	b.hooks.machines, b.hooks.seen = nil, nil
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	b.scale(3)
@@ -215,7 +211,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.wantLives(3)
 }
 
-// Rule handover-gives-surplus: if a set has no deployment, it ignores the annotations, so they cannot block it.
+// Rule handover-gives-surplus: a set without a deployment ignores the annotations.
 func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -225,7 +221,7 @@ func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b.wantLives(1)
 }
 
-// Rule preserved-before-replaced: if an administrator wants to inspect a failed machine, the machine is not deleted.
+// Rule: preserved-before-replaced.
 func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -240,7 +236,6 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
-	// Its controller preserves it.
 	b.changeMachine(name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = nil
 		delete(m.Labels, v1beta1.LabelMachineSet)

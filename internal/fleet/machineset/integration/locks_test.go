@@ -16,11 +16,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The number of sets that must not wait for one slow set. The number is so large that some of these sets would use
-// the same lock by chance if sets shared locks.
+// others is the number of sets that must not wait for one slow set. With fewer sets, shared locks might go unnoticed.
 const others = 24
 
-// setOf creates a set with running machines. If a deployment is given, it owns the set.
 func (b *bench) setOf(d *v1beta1.MachineDeployment, name string, machines, replicas int32) {
 	b.Helper()
 	labels := map[string]string{"pool": name}
@@ -53,8 +51,7 @@ func (b *bench) pass(set string) error {
 	return err
 }
 
-// wantOthersServed blocks the deletion of a machine of the set slow. It fails unless each of the other sets can delete
-// a machine in the meantime.
+// wantOthersServed blocks a deletion of the set slow and fails unless every other set can delete a machine.
 func (b *bench) wantOthersServed() {
 	b.Helper()
 	began, end := make(chan struct{}), make(chan struct{})

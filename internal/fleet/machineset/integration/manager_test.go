@@ -21,8 +21,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts the controller's writes and live reads in one namespace. The controller reconciles all namespaces, and
-// other tests leave sets behind.
+// counted counts the writes and live reads in one namespace, because other tests leave sets behind.
 type counted struct {
 	client.Client
 	live                                       client.Reader
@@ -66,7 +65,6 @@ func (c *countedStatus) Patch(ctx context.Context, o client.Object, patch client
 	return c.SubResourceWriter.Patch(ctx, o, patch, options...)
 }
 
-// countedLive counts live lists.
 type countedLive struct{ *counted }
 
 func (c countedLive) Get(ctx context.Context, key client.ObjectKey, o client.Object,
@@ -79,7 +77,6 @@ func (c countedLive) List(ctx context.Context, list client.ObjectList, options .
 	return c.live.List(ctx, list, options...)
 }
 
-// controller runs the controller of sets in the same way as in production.
 func controller(b *bench) *counted {
 	calls := &counted{namespace: b.namespace}
 	env.Manager(b, func(ctx context.Context, mgr manager.Manager) error {
@@ -96,7 +93,6 @@ func controller(b *bench) *counted {
 	return calls
 }
 
-// await waits until the machines of the namespace satisfy a condition.
 func (b *bench) await(what string, done func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	b.Helper()
 	list := env.Await(b, b.admin, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -166,7 +162,6 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	}
 }
 
-// Events of machines, orphans, sets and deployments trigger a pass over the affected set.
 func TestEventsEnqueueTheSet(t *testing.T) {
 	b := newBench(t)
 	controller(b)
@@ -187,13 +182,11 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	})
 	machines := b.await("3 machines", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 })
 
-	// A user deletes a machine.
 	b.must(b.admin.Delete(b.ctx, &machines[0]))
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.vanish(machines[0].Name)
 
-	// A user changes a label of one machine, so that the set releases it. When a machine is missing, the user restores the
-	// label.
+	// A user changes a label, and the set releases the machine. When a machine is missing, the user restores the label.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "mine" })
 	b.await("3 live and one released", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "workers" })
@@ -205,7 +198,6 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.scale(4)
 	b.await("the orphan to be adopted", func(l []v1beta1.Machine) bool { return liveOf(l) == 4 && len(l) == 4 })
 
-	// A user makes another controller the owner of one machine.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other",
 			Controller: ptr.To(true)}}
@@ -214,7 +206,6 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.must(b.admin.Delete(b.ctx, b.machine(machines[1].Name)))
 	b.vanish(machines[1].Name)
 
-	// One machine fails, and the deployment's remediation budget is raised from zero.
 	b.runAll()
 	b.play(machines[2].Name, b.failed)
 	b.awaitSet("a failed machine", func(s *v1beta1.MachineSet) bool { return len(s.Status.FailedMachines) == 1 })
@@ -227,8 +218,6 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.await("the failed one to be replaced", func(l []v1beta1.Machine) bool { return liveOf(l) == 4 && len(l) == 5 })
 }
 
-// minReadySeconds passes without an event.
-//
 // Rule: available-after-min-ready.
 func TestAvailabilityComesByTimeAlone(t *testing.T) {
 	b := newBench(t)

@@ -45,7 +45,7 @@ func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 		t.Errorf("the scale's selector %q finds %d machines, want 5", scale.Status.Selector, len(list.Items))
 	}
 
-	// Cluster-autoscaler works in this order: it annotates machines, and then lowers replicas.
+	// Cluster-autoscaler annotates machines before it lowers replicas.
 	marked := []string{b.lives()[1].Name, b.lives()[3].Name}
 	for _, name := range marked {
 		b.changeMachine(name, func(m *v1beta1.Machine) {
@@ -63,7 +63,7 @@ func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 	}
 }
 
-// The cache contains the set with fewer replicas, but not the delete annotation that was written before that.
+// The cache shows the lower replicas, but not the earlier delete annotation.
 //
 // Rule: victims-from-fresh-view.
 func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
@@ -80,11 +80,11 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.hooks.machines = func(list *v1beta1.MachineList) { list.Items = stale }
 	b.hooks.seen = func() string { return version }
 	b.hooks.delete = func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error {
-		b.hooks.machines, b.hooks.seen = nil, nil // The cache has our own writes.
+		b.hooks.machines, b.hooks.seen = nil, nil // The cache has the process's own writes.
 		return c.Delete(b.ctx, m, options...)
 	}
 	b.took()
-	b.reconcile() // The cache has a moment to come up.
+	b.reconcile() // The pass waits for the cache.
 	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 0})
 	b.reconcile()
 	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 1, "delete": 1})
@@ -94,8 +94,8 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.wantLives(2)
 }
 
-// If this process has decided the change from the same cache, the set need not wait for a newer cache. If another
-// client has changed the set since that decision, the set must wait.
+// A set need not wait for a newer cache if this process decided the change from the same cache. A later change by
+// another client makes it wait.
 //
 // Rule: victims-from-fresh-view.
 func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAdoptionAndRelease(t *testing.T) {
 	}
 }
 
-// The cache has two orphans. In reality, the first orphan is being deleted and the second no longer exists.
+// In the API server, the first orphan is being deleted and the second is gone.
 //
 // Rule: adopt-only-when-missing.
 func TestAdoptionReadsLive(t *testing.T) {
@@ -270,14 +270,13 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0}) // One at a time.
 
-	// All failed machines and the replacement are now Running, but the machine to be remediated still has the request.
 	b.runAll()
-	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // What is Ready although it is marked is left alone for a while.
+	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // A Ready machine is left alone for a while.
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	b.wantLives(3)
 
-	// If a replacement fails as well, it is replaced too, each time after a longer delay.
+	// A replacement that fails is replaced too, each time after a longer delay.
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		for _, m := range b.lives() {
 			if m.Status.Phase == "" {
@@ -296,7 +295,6 @@ func TestRemediationOfASetAlone(t *testing.T) {
 		b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	}
 
-	// As soon as a machine is Running, the delay ends.
 	b.runAll()
 	b.reconcile()
 	b.play(b.lives()[0].Name, b.failed)
@@ -305,7 +303,7 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 }
 
-// In the cache the machine has failed, but in reality it has recovered.
+// The cache shows a failed machine that has recovered.
 func TestRemediationReadsLive(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -350,7 +348,6 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	for _, m := range b.lives()[:5] {
 		b.play(m.Name, b.failed)
 	}
-	// Another set of the deployment has two replacements that are not available yet.
 	other := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other"}, Spec: b.set().Spec}
 	other.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
 	other.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": "other"}
@@ -369,8 +366,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
 }
 
-// Rule vanished-replaced-at-once: if a set loses all its spot instances, all of them are replaced at the same time, and
-// not one after the other.
+// Rule vanished-replaced-at-once: a set that loses all its spot instances replaces them all at once.
 func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
 	b := newBench(t)
 	b.newSet(12)
@@ -457,7 +453,7 @@ func TestCountsAreWrittenEveryTwoSecondsAtMost(t *testing.T) {
 			t.Errorf("the last count would not be written: looks again after %s", result.RequeueAfter)
 		}
 	}
-	// One write when the two seconds have passed, and one write because MachinesReady becomes True.
+	// One write after two seconds, and one because MachinesReady becomes True.
 	b.wantCalls(map[string]int{"patch status": 2})
 	if s := b.set().Status; s.ReadyReplicas != 20 {
 		t.Errorf("status %+v", s)

@@ -1,5 +1,5 @@
 // Package bounds computes how far the number of machines of a MachineDeployment may differ from its replicas. The
-// deployment plans within these bounds. Its sets also respect them when they create and delete machines.
+// deployment and its sets keep these bounds.
 package bounds
 
 import (
@@ -23,10 +23,11 @@ func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
 	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
-// Resolve returns the bounds that a strategy defines for the given number of replicas. A percentage in maxSurge is
-// rounded up, and a percentage in maxUnavailable is rounded down. If both results are 0, one machine may be
-// unavailable, because otherwise a rollout could not advance. Recreate may make all machines unavailable. OnDelete
-// permits no surge and no unavailable machines. InPlace permits no surge, and at least one unavailable machine.
+// Resolve returns the bounds of a strategy. A percentage in maxSurge is rounded up, and one in maxUnavailable is
+// rounded down. If both are 0, one machine may be unavailable, because a rollout could not advance otherwise.
+//
+// Recreate may make all machines unavailable. OnDelete permits neither surge nor unavailable machines. InPlace permits
+// no surge and at least one unavailable machine.
 func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:
@@ -35,8 +36,7 @@ func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error
 		return Bounds{}, nil
 	case v1beta1.StrategyInPlace:
 		unavailable, err := scaled("inPlace.maxUnavailable", strategy.InPlaceMaxUnavailableOrDefault(), replicas, false)
-		// An update makes the machine unavailable, so a rollout could not advance if no machine could be
-		// unavailable.
+		// An update makes its machine unavailable, so at least one must be permitted.
 		return Bounds{MaxUnavailable: min(max(1, unavailable), replicas)}, err
 	}
 	surge, err := scaled("rollingUpdate.maxSurge", strategy.MaxSurgeOrDefault(), replicas, true)
@@ -64,7 +64,7 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 	return int32(min(n, maxMachines)), nil
 }
 
-// maxMachines limits numbers that the CRD should have rejected, so that sums of them do not overflow.
+// maxMachines caps numbers that the CRD should have rejected, so that sums do not overflow.
 const maxMachines = 1 << 24
 
 // MinAvailable returns how many machines must stay available for the given number of replicas.

@@ -1,11 +1,11 @@
-// Package handover defines the protocol by which a MachineDeployment and its MachineSets move machines from one set to
-// another without replacing them.
+// Package handover defines how a MachineDeployment and its MachineSets move machines from one set to another without
+// replacing them.
 //
-// First the deployment annotates the receiving set with machinist.dev/receive-from. Then the deployment patches the
-// other set: the patch lowers its replicas and adds the annotation machinist.dev/move-to, which is the order to
-// hand over the surplus. From then on, neither set deletes its surplus machines: the old set hands them over, and
-// the receiving set keeps them until the deployment has raised its replicas. Therefore every step leaves the number
-// of machines unchanged, even if a process stops between two steps.
+// The deployment first annotates the receiving set with machinist.dev/receive-from. It then patches the other set:
+// lower replicas, and the annotation machinist.dev/move-to, which is the order to hand over the surplus. From then on,
+// neither set deletes its surplus. The old set hands machines over, and the receiving set keeps them until the
+// deployment has raised its replicas. A process may stop between any two steps without a change in the number of
+// machines.
 package handover
 
 import (
@@ -30,11 +30,10 @@ type Order struct {
 	Selected bool
 }
 
-// onlySelected is the last part of the annotation's value if only selected machines must be handed over.
 const onlySelected = "selected"
 
-// OrderOf returns the order in the annotations of a set, or false if there is no order. If the order is invalid, To is
-// a colon followed by the value of the annotation, which cannot be the name of a set.
+// OrderOf returns the order in the annotations, or false if there is none. For an invalid order, To is a colon followed
+// by the annotation, which is never the name of a set.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -57,8 +56,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set, or false if there is no order. A set without a deployment
-// ignores all hand-over annotations, because no controller would ever remove them.
+// Ordered returns the deployment's order to the set, or false if there is none. A set without a deployment ignores the
+// annotations, because no controller would remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -72,7 +71,7 @@ func Receives(set *v1beta1.MachineSet) bool {
 	return receives && ofDeployment(set)
 }
 
-// ReceivesFrom reports whether the first set receives machines that the second set hands over.
+// ReceivesFrom reports whether to receives the machines that from hands over.
 func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
 	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
 	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
@@ -84,8 +83,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes the order of a set, and the name of the set from which it receives machines, into the annotations of
-// the set. An empty value removes the annotation.
+// Annotate writes the order and the set that machines are received from into the set's annotations. An empty value
+// removes the annotation.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -100,20 +99,20 @@ func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	}
 }
 
-// Selected reports whether the machine has the label that selects it for an update in place.
+// Selected reports whether the machine is selected for an update in place.
 func Selected(m *v1beta1.Machine) bool {
 	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]
 	return selected
 }
 
-// Updating reports whether the machine's instance may differ from its specification. If the machine does not have
-// the condition UpToDate, its provider has not reported the state yet, and the machine does not count as updating.
+// Updating reports whether the instance may differ from the machine's spec. Without the condition UpToDate, the
+// provider has not reported yet, and the machine does not count as updating.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
 }
 
-// UpdateRejected reports whether the provider rejected the update to the current specification, or the update failed.
+// UpdateRejected reports whether the provider rejected the update to the current spec, or the update failed.
 func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation ||
@@ -127,8 +126,7 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Interrupts reports whether a hand-over of the machine would interrupt its service, because the machine is Ready and
-// up to date.
+// Interrupts reports whether the machine is Ready and up to date, so that a hand-over interrupts its service.
 func Interrupts(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && !Updating(m)
 }

@@ -40,8 +40,8 @@ func TestOrderOf(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: a set follows the annotations only if a deployment controls it, and only the set that
-// the deployment chose can receive machines.
+// Rule handover-gives-surplus: a set follows the annotations only if a deployment controls it, and only the chosen set
+// receives machines.
 func TestOrdersBetweenSets(t *testing.T) {
 	set := func(name, owner, kind string) *v1beta1.MachineSet {
 		controls := true

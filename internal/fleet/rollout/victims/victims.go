@@ -1,6 +1,6 @@
-// Package victims decides which machines a set deletes if the set has too many machines. The set calls Choose. The
-// deployment calls ForecastOf before it lowers the set's replicas. If the two functions disagreed, too few machines
-// would stay available, or the deployment would wait for the deletion of a machine that the set keeps.
+// Package victims decides which machines a set with too many machines deletes. The set calls Choose, and the deployment
+// calls ForecastOf before it lowers replicas. Both must agree. Otherwise too few machines would stay available, or a
+// rollout would wait for a deletion that never happens.
 package victims
 
 import (
@@ -8,11 +8,9 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns which machines a set with surplus machines deletes. The parameter order contains all machines of
-// the set in the order of deletion. It chooses at most as many available machines as the parameter spare permits.
-// If an available machine must be kept, Choose selects the next unavailable machine instead, provided that
-// controllers may change that machine. The result blocked contains the available surplus machines for which Choose
-// found no such substitute.
+// Choose returns the machines that a set with a surplus deletes. order holds all its machines in deletion order. At
+// most spare available machines are chosen. Instead of another available machine, Choose takes the next unavailable one
+// that controllers may change. blocked holds the available surplus machines without such a substitute.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {
@@ -36,11 +34,10 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 	return victims, blocked
 }
 
-// Forecast predicts which machines a set deletes when its replicas are lowered. The forecast is valid for every
-// delete policy. It stays valid if machines change before the set chooses the machines to delete.
+// Forecast predicts which machines a set deletes when its replicas are lowered. It holds for every delete policy, even
+// if machines change before the set decides.
 type Forecast struct {
-	// UnavailableFirst is how many unavailable machines the set deletes before it deletes an available machine, even if it
-	// may delete available machines.
+	// UnavailableFirst is how many unavailable machines the set deletes before the first available one.
 	UnavailableFirst int32
 	// Expendable is how many machines the set can delete without deleting an available machine.
 	Expendable int32

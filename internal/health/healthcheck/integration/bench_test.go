@@ -28,7 +28,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// bench is a Reconciler in a namespace of its own. The test drives its passes and its clock.
 type bench struct {
 	testing.TB
 	c         client.WithWatch
@@ -46,7 +45,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{TB: t, c: env.Client(t), namespace: env.Namespace(t), registry: prometheus.NewRegistry(),
 		events: events.NewFakeRecorder(1000)}
-	// The API server takes timestamps from the real clock. The times in a status come from the clock of the bench.
+	// The bench starts at the real time, because the API server takes timestamps from the real clock.
 	b.clock = testclock.NewFakeClock(time.Now().Truncate(time.Second))
 	metrics, err := healthcheck.NewMetrics(b.registry, client.NewNamespacedClient(b.c, b.namespace))
 	if err != nil {
@@ -58,7 +57,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	b.options = healthcheck.Options{
-		// A real process caches only its own namespaces.
+		// Like a real process, cache only the own namespaces.
 		Client: client.NewNamespacedClient(b.c, b.namespace), Live: b.c, Nodes: &healthcheck.Nodes{Cached: b.c, Live: b.c},
 		Recorder: b.events, Clock: b.clock, BuiltIn: policy, Metrics: metrics,
 		Stopped: func() (string, string) {
@@ -73,10 +72,8 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the Reconciler with a new one, like a restart of the process.
 func (b *bench) restart() { b.health = healthcheck.New(b.options) }
 
-// pass runs one pass and returns when the next one is due.
 func (b *bench) pass() time.Duration {
 	b.Helper()
 	result, err := b.health.Reconcile(b.ctx(), reconcile.Request{})
@@ -95,7 +92,6 @@ func (b *bench) must(err error) {
 	}
 }
 
-// machine creates a Running machine with a Ready node.
 func (b *bench) machine(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	b.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name}}
@@ -129,7 +125,6 @@ func (b *bench) condition(m *v1beta1.Machine, kind string, status bool, reason s
 		LastTransitionTime: metav1.NewTime(b.clock.Now())})
 }
 
-// machines creates n Running machines with Ready nodes.
 func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for i := range n {
@@ -138,13 +133,11 @@ func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta
 	return all
 }
 
-// report sets a condition of a machine's Node, with the current time as the transition time.
 func (b *bench) report(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	b.Helper()
 	b.reportAt(m, kind, status, b.clock.Now())
 }
 
-// reportAt sets a condition of a machine's Node, with the given transition time.
 func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus,
 	at time.Time) {
 	b.Helper()
@@ -172,7 +165,6 @@ func (b *bench) recover(machines ...*v1beta1.Machine) {
 	}
 }
 
-// advance moves the clock forward and runs a pass.
 func (b *bench) advance(d time.Duration) time.Duration {
 	b.Helper()
 	b.pass() // Earlier events would have triggered this pass.
@@ -180,7 +172,6 @@ func (b *bench) advance(d time.Duration) time.Duration {
 	return b.pass()
 }
 
-// read returns the present machine.
 func (b *bench) read(m *v1beta1.Machine) *v1beta1.Machine {
 	b.Helper()
 	is := &v1beta1.Machine{}
@@ -193,7 +184,6 @@ func (b *bench) mark(m *v1beta1.Machine) *metav1.Condition {
 	return meta.FindStatusCondition(b.read(m).Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// wantMarked fails the test unless exactly these machines of the namespace are marked.
 func (b *bench) wantMarked(machines ...*v1beta1.Machine) {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -213,7 +203,6 @@ func (b *bench) wantMarked(machines ...*v1beta1.Machine) {
 	}
 }
 
-// check creates a health check that selects all machines. Machines with silent Nodes are unhealthy.
 func (b *bench) check(change ...func(*v1beta1.MachineHealthCheck)) *v1beta1.MachineHealthCheck {
 	b.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
@@ -231,7 +220,6 @@ func most(value string) func(*v1beta1.MachineHealthCheck) {
 	return func(c *v1beta1.MachineHealthCheck) { v := intstr.Parse(value); c.Spec.MaxUnhealthy = &v }
 }
 
-// wantCheck fails the test unless the condition RemediationAllowed and the numbers of a check are as wanted.
 func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string, expected, healthy, allowed int32) {
 	b.Helper()
 	is := &v1beta1.MachineHealthCheck{}
@@ -247,7 +235,6 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string,
 	}
 }
 
-// reported returns the events that were recorded since its last call.
 func (b *bench) reported() (all []string) {
 	for {
 		select {
@@ -259,7 +246,6 @@ func (b *bench) reported() (all []string) {
 	}
 }
 
-// wantNoWrites fails the test if passes write anything.
 func (b *bench) wantNoWrites() {
 	b.Helper()
 	versions := func() string {
@@ -284,7 +270,6 @@ func (b *bench) wantNoWrites() {
 	}
 }
 
-// set creates a set. It returns the set and a function that makes the set the owner of a machine.
 func (b *bench) set(name string) (*v1beta1.MachineSet, func(*v1beta1.Machine)) {
 	b.Helper()
 	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
@@ -307,14 +292,12 @@ func (b *bench) freeze(set *v1beta1.MachineSet, frozen bool) {
 		v1beta1.LabelFreeze+`":`+value+`}}}`))))
 }
 
-// release removes the finalizers of a machine that is being deleted.
 func (b *bench) release(m *v1beta1.Machine) {
 	b.Helper()
 	b.must(b.c.Patch(b.ctx(), m.DeepCopy(),
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// remediations returns the metric.
 func remediations(b *bench) *prometheus.CounterVec {
 	b.Helper()
 	again := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "machinist_remediations_total"},

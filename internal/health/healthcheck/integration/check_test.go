@@ -26,8 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If several Nodes go silent together, their timeouts do not end at the same moment. The first of these Nodes must not
-// be treated as the only unhealthy Node.
+// Nodes that fail together reach their timeouts one by one. The first must not count as the only unhealthy one.
 //
 // Rule: max-unhealthy-stops-remediation.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
@@ -58,7 +57,6 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		t.Errorf("targets %v", is.Status.Targets)
 	}
 
-	// If another machine becomes unhealthy, remediation stops again.
 	b.silence(machines[5])
 	b.pass()
 	b.wantMarked()
@@ -86,8 +84,7 @@ func TestBuiltInPolicyAppliesToUnselectedMachines(t *testing.T) {
 	b.advance(50 * time.Minute)
 	b.wantMarked(machines[0], other)
 
-	// Without the check, its machines follow the built-in policy. Two unhealthy machines of seven are not too many, but
-	// three are.
+	// Without the check, the built-in policy applies. It tolerates two unhealthy machines of seven, but not three.
 	b.must(b.c.Delete(b.ctx(), c))
 	b.silence(machines[1])
 	b.pass()
@@ -148,7 +145,7 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	if frozen() != 1 {
 		t.Errorf("machinist_frozen is %v", frozen())
 	}
-	// If the process restarts during the meltdown, it forgets the start time of the meltdown, but not the meltdown itself.
+	// A restarted process forgets when the meltdown began, but still detects the meltdown.
 	b.restart()
 	b.advance(time.Hour)
 	b.wantMarked()
@@ -181,7 +178,7 @@ func TestMachinesOfAFrozenSetAreNotMarked(t *testing.T) {
 	b.wantMarked(machines[0])
 }
 
-// The count of retries is stored on the replacement, so it survives restarts.
+// Retries are recorded on the replacement and survive restarts.
 //
 // Rule: remediation-retries-limited.
 func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
@@ -192,7 +189,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletion timestamps are by the real clock.
 	})
 	_, owned := b.set("web")
-	// Machines of a set that were created in the same second have no order, so the other machines get no owner.
+	// Machines that were created in the same second have no order, so the others get no owner.
 	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
 	last := b.machine("try-0", owned, protected)
@@ -200,7 +197,6 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		b.silence(last)
 		b.advance(time.Minute)
 		b.wantMarked(last)
-		// The set replaces the machine.
 		b.must(b.c.Delete(b.ctx(), last))
 		next := b.machine(fmt.Sprintf("try-%d", i), owned, protected)
 		b.restart()
@@ -213,7 +209,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		b.pass()
 		last = next
 	}
-	// The mark is set before the machine fails, because the set might otherwise replace the failed machine first.
+	// The mark is set before the failure, because the set could replace the failed machine first.
 	mark := b.mark(last)
 	if mark == nil || mark.Status != metav1.ConditionFalse || mark.Reason != v1beta1.ReasonRetriesExhausted {
 		t.Fatalf("the mark is %+v", mark)
@@ -223,12 +219,12 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRetriesExhausted, "try-2", 4, 3, 3)
 	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported,
-		"Warning RetriesExhausted try-2 will not be replaced: before it, 2 or more replacements in a row") {
+		"Warning RetriesExhausted try-2 will not be replaced, because at least 2 replacements in a row") {
 		t.Errorf("events:\n%s", reported)
 	}
 	b.wantNoWrites()
 
-	// Other machines are still replaced, and a higher limit takes effect.
+	// Other machines are still replaced, and a higher limit applies.
 	b.silence(others[0])
 	b.advance(time.Minute)
 	b.wantMarked(others[0])
@@ -240,7 +236,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	b.wantMarked(others[0], last)
 }
 
-// If admission did not refuse a check with an invalid selector, the check reports the selector and has no effect.
+// Without admission, a check with an invalid selector reports it and selects nothing.
 func TestInvalidSelectorIsReported(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -255,7 +251,7 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// This check, which admission did not refuse, would make every working machine unhealthy.
+// Without admission, this check would make every working machine unhealthy.
 //
 // Rule: admitted-bad-object-harmless.
 func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
@@ -274,7 +270,7 @@ func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// The controller is triggered by relevant changes and by the end of a timeout.
+// Relevant changes and the end of a timeout trigger the controller.
 //
 // Rule: settled-health-no-write.
 func TestControllerIsTriggered(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// One writer sets the mark by server-side apply, another one patches the rest of the status. Neither overwrites the
-// other.
+// The mark and the rest of the status have different writers, which do not overwrite each other.
 //
 // Rule: remediation-confirmed-live.
 func TestMarkAndRestOfStatusHaveTwoWriters(t *testing.T) {
@@ -36,7 +35,7 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	b.advance(9 * time.Minute)
 	b.wantMarked()
 
-	// The provider reads the machine before it is marked.
+	// The provider still has the machine without its mark.
 	unaware := b.read(broken)
 	b.advance(time.Minute)
 	b.wantMarked(broken)
@@ -65,7 +64,6 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	b.wantMarked(broken)
 	b.wantNoWrites()
 
-	// A lost instance does not cause another write.
 	failed := b.read(broken)
 	failed.Status.Phase, failed.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 	b.must(b.c.Status().Update(b.ctx(), failed))
@@ -73,7 +71,6 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	failed.Status.Phase = v1beta1.MachineUnhealthy
 	b.must(b.c.Status().Update(b.ctx(), failed))
 
-	// The machine recovers before its owner deletes it.
 	b.recover(broken)
 	b.pass()
 	b.wantMarked()
@@ -90,8 +87,6 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	}
 }
 
-// A machine without an owner is marked, and not deleted.
-//
 // Rule: unowned-machine-not-deleted.
 func TestMachineWithoutOwnerIsOnlyMarked(t *testing.T) {
 	b := newBench(t)
@@ -105,7 +100,7 @@ func TestMachineWithoutOwnerIsOnlyMarked(t *testing.T) {
 	}
 }
 
-// A mark that another field manager also owns, as after a restore from a backup, must not stay on a healthy machine.
+// After a restore from a backup, another field manager may own the mark of a healthy machine.
 func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
@@ -118,8 +113,6 @@ func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b.wantNoWrites()
 }
 
-// The cache may be stale. The decision is based on the state at the API server, and not on the cache.
-//
 // Rule: remediation-confirmed-live.
 func TestStaleCacheMarksNothing(t *testing.T) {
 	for _, tc := range []struct {
@@ -169,7 +162,7 @@ func TestMarksFollowAnnotations(t *testing.T) {
 	if got := b.mark(machines[2]); got.Reason != v1beta1.ReasonRemediateAnnotation {
 		t.Errorf("the mark is %+v", got)
 	}
-	// The annotation skip-remediation removes the mark. On a paused machine, everything stays.
+	// skip-remediation removes the mark, and a paused machine keeps it.
 	b.annotate(machines[1], v1beta1.AnnotationSkipRemediation, "")
 	b.annotate(machines[2], v1beta1.AnnotationPaused, "")
 	b.annotate(machines[2], v1beta1.AnnotationRemediate, nil)
@@ -204,7 +197,6 @@ func TestRemediationTypes(t *testing.T) {
 	}
 }
 
-// annotate sets an annotation, or removes the annotation if the value is nil.
 func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 	b.Helper()
 	text := "null"
@@ -215,7 +207,7 @@ func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 		key+`":`+text+`}}}`))))
 }
 
-// A running kubelet does not create its Node again, so there is no timeout.
+// A running kubelet does not create its Node again.
 //
 // Rule: deleted-node-replaced-at-once.
 func TestMachineWithDeletedNodeIsMarkedAtOnce(t *testing.T) {

@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/internal/health/healthcheck"
 )
 
-// The manager's clock differs by ten minutes from the clock of the Kubernetes controllers that update Nodes. The
-// timeout is a minute.
+// The manager's clock differs by ten minutes from that of the controllers that update Nodes.
 //
 // Rule: health-clock-is-own.
 func TestSkewedClockDoesNotChangeTimeouts(t *testing.T) {

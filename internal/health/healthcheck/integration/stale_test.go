@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// staleCache is a cache that returns objects as they were when the cache was created.
 type staleCache struct {
 	client.Reader
 	machines *v1beta1.MachineList
@@ -42,7 +41,6 @@ func (p *staleCache) List(_ context.Context, list client.ObjectList, _ ...client
 	return nil
 }
 
-// clientOf returns a client that reads from the stale cache.
 func (p *staleCache) clientOf(c client.Client) client.Client { return staleClient{c, p} }
 
 type staleClient struct {

@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AddForceDeleted adds a Machine that is being force-deleted and may leave something in the cloud. page only determines
-// the page to which the entry is added. If the page already has an entry for the Machine, the page does not change.
-// AddForceDeleted fails with a conflict if another process wrote at the same time.
+// AddForceDeleted adds a Machine that is being force-deleted to the stored page with the key of page, unless it is
+// there. It fails with a conflict if another process wrote at the same time.
 func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	found, missing, err := b.read(ctx)
 	if err != nil {
@@ -32,8 +31,7 @@ func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	return b.write(ctx, found, missing, page)
 }
 
-// ForceDeleted returns the force-deleted Machines of a provider and a namespace, from the pages of all shards. It
-// ignores pages that cannot be read.
+// ForceDeleted returns the force-deleted Machines from the pages of all shards. Unreadable pages are ignored.
 func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all []Entry, err error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
@@ -47,10 +45,9 @@ func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all
 	return all, nil
 }
 
-// DropForceDeleted makes Keep remove the entries of the Machines with these UIDs from ForceDeleted.
+// DropForceDeleted makes Keep remove the ForceDeleted entries of these UIDs.
 func (p *Page) DropForceDeleted(uids map[string]bool) { p.finished = uids }
 
-// rememberForceDeleted copies the entries of ForceDeleted from the previous page, except finished entries.
 func (p *Page) rememberForceDeleted(before Page) {
 	for _, e := range before.ForceDeleted {
 		if !p.finished[e.UID] && !slices.ContainsFunc(p.ForceDeleted, func(o Entry) bool { return o.UID == e.UID }) {
@@ -61,7 +58,6 @@ func (p *Page) rememberForceDeleted(before Page) {
 	p.limit()
 }
 
-// read returns the ConfigMap. If the ConfigMap does not exist, read returns an empty one, and missing is true.
 func (b Book) read(ctx context.Context) (found *corev1.ConfigMap, missing bool, err error) {
 	found = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
 	err = b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)

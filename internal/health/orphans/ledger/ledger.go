@@ -1,8 +1,8 @@
 // Package ledger stores what the last pass of the orphan collection found, so that users can read it. Only the
 // provider's process can list the cloud, and users have no access to that process.
 //
-// The ledger is a ConfigMap in the namespace of the leases, with one key for each provider. A pass reads it once, and
-// writes it only if the content changed.
+// The ledger is a ConfigMap in the namespace of the leases, with one key for each provider. A pass reads it once and
+// writes it only after a change.
 package ledger
 
 import (
@@ -25,46 +25,43 @@ const (
 	MostEntries = 100
 	// MostForceDeleted is the maximum number of force-deleted Machines on a page.
 	MostForceDeleted = 1000
-	// maxStringLength is the maximum length of each string from the cloud, in bytes.
+	// maxStringLength is the maximum length of a string from the cloud, in bytes.
 	maxStringLength = 300
-	// maxParts is the maximum number of parts of an entry.
-	maxParts = 20
+	maxParts        = 20
 )
 
-// Page is the result of a provider's last pass. It contains only data that stays the same from pass to pass as long as
-// nothing happens.
+// Page is the result of a provider's last pass. Its content changes only if the result changes.
 type Page struct {
-	// Provider is the provider whose instances were listed. Namespace is the only namespace of its Machines, or empty for
-	// all namespaces.
+	// Provider is the provider whose instances were listed. Namespace is the only namespace of its Machines, or empty
+	// for all.
 	Provider  string `json:"provider"`
 	Namespace string `json:"namespace,omitempty"`
-	// Shard is the part of the namespaces whose instances were listed, such as 0-of-4. It is empty for all.
+	// Shard is the part of the namespaces that was listed, such as 0-of-4, or empty for all.
 	Shard string `json:"shard,omitempty"`
-	// Written is the time at which the page last changed.
+	// Written is when the page last changed.
 	Written time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
 	Period int64 `json:"periodSeconds"`
-	// Stopped explains why the process does not look for orphans. If it is set, the other results are unknown.
+	// Stopped explains why the process does not look for orphans. If set, the other results are unknown.
 	Stopped string `json:"stopped,omitempty"`
 	// Unlisted are the classes, and machines without a class, whose instances could not be listed.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
-	// MostOrphaned means that most instances had no Machine when they were found, so that an administrator must confirm
-	// their removal. It is a second record of the condition OrphanRemovalBlocked of the classes.
+	// MostOrphaned means that most instances had no Machine, so that an administrator must confirm their removal. It
+	// backs up the condition OrphanRemovalBlocked of the classes.
 	MostOrphaned bool `json:"mostOrphaned,omitempty"`
-	// Total is the number of orphans and duplicates that were found. Entries describe them, at most MostEntries.
+	// Total is the number of orphans and duplicates. Entries describe at most MostEntries of them.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
-	// ForceDeleted are force-deleted Machines that may have left something in the cloud. An entry stays until the
-	// instances of its Source were listed and nothing of the Machine was found. With the deletion, the user also asked for
-	// the removal of everything that is left. If there are more than MostForceDeleted entries, the oldest ones are
-	// dropped.
+	// ForceDeleted are force-deleted Machines that may have left something in the cloud, which the user also wanted to
+	// remove. An entry stays until a list for its Source shows nothing of the Machine. Beyond MostForceDeleted, the
+	// oldest entries are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
-	// finished contains the UIDs of the Machines in ForceDeleted that left nothing in the cloud.
+	// finished holds the UIDs in ForceDeleted that left nothing in the cloud.
 	finished map[string]bool
 }
 
-// Unlisted is a class, or a machine without a class, whose instances could not be listed. Why is the reason or code.
+// Unlisted is a class, or a machine without a class, whose instances could not be listed. Why is a reason or code.
 type Unlisted struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
@@ -78,10 +75,9 @@ type Entry struct {
 	// Machine is the namespace/name of the Machine in the tags. UID is the UID in the tags.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
-	// Source is the namespace/name of the class with which the entry was found, or of the machine if it has no class.
+	// Source is the namespace/name of the class with which the entry was found, or of a machine without a class.
 	Source string `json:"source"`
-	// FirstSeen is the time at which the entry was first found. Launched is the time of the creation, as the cloud reports
-	// it.
+	// FirstSeen is when the entry was first found. Launched is the creation time that the cloud reports.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
 	// Outcome is the decision of the pass: an Outcome of package orphans.
@@ -96,8 +92,8 @@ type Book struct {
 	Namespace string
 }
 
-// Key returns the key of a provider's page in the ConfigMap. Names of providers and namespaces contain no dots, so the
-// key for one namespace never equals the key for all namespaces.
+// Key returns the key of a provider's page in the ConfigMap. Provider and namespace names have no dots, so keys never
+// collide.
 func Key(provider, namespace string) string {
 	if namespace == "" {
 		return provider
@@ -105,7 +101,7 @@ func Key(provider, namespace string) string {
 	return provider + "." + namespace
 }
 
-// key returns the key of the page in the ConfigMap. Each shard has its own page.
+// key returns the key of the page. Each shard has its own page.
 func (p *Page) key() string {
 	if p.Shard == "" {
 		return Key(p.Provider, p.Namespace)
@@ -113,11 +109,10 @@ func (p *Page) key() string {
 	return p.Provider + shardInfix + p.Shard
 }
 
-// shardInfix occurs only in the keys of shards, because the name of a namespace has no dot.
+// shardInfix marks the keys of shards. Namespace names have no dots.
 const shardInfix = ".shard."
 
-// outdated returns the keys of pages that describe the same instances but were written with a different number of
-// shards. The processes that wrote them have ended.
+// outdated returns the keys of pages about the same instances that ended processes wrote with another number of shards.
 func (p *Page) outdated(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {
@@ -132,10 +127,9 @@ func (p *Page) outdated(data map[string]string) (keys []string) {
 	return keys
 }
 
-// maxAttempts limits how many times a page is written if another provider writes its page at the same time.
 const maxAttempts = 3
 
-// Keep writes a page, unless the stored page has the same content.
+// Keep writes a page unless the stored page has the same content.
 func (b Book) Keep(ctx context.Context, page Page) error {
 	page.limit()
 	var err error
@@ -172,7 +166,6 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	return b.write(ctx, found, missing, page)
 }
 
-// write stores a page in the ConfigMap.
 func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, page Page) error {
 	text, err := json.Marshal(page)
 	if err != nil {
@@ -193,8 +186,7 @@ func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, 
 	return nil
 }
 
-// MostOrphaned reports whether MostOrphaned is set on any page of a provider and a namespace, from the pages of all
-// shards. It ignores pages that cannot be read.
+// MostOrphaned reports whether a page of any shard has MostOrphaned set. Unreadable pages are ignored.
 func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
@@ -218,8 +210,8 @@ func Decode(text string) (Page, error) {
 	return p, nil
 }
 
-// remember copies the times at which instances were first seen from the previous page, because a process loses them
-// when it ends. If the process does not look for orphans, remember also copies MostOrphaned.
+// remember copies first observations from the previous page, because processes lose them. While the process does not
+// look for orphans, MostOrphaned is copied too.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)
@@ -234,7 +226,7 @@ func (p *Page) remember(before Page) {
 	}
 }
 
-// key identifies an entry: an instance by its provider ID, leftovers by the class with which they were found.
+// key identifies an instance by its provider ID, and leftovers by their class.
 func (e *Entry) key() string {
 	if e.ProviderID == "" {
 		return "parts " + e.Source + " " + e.UID
@@ -242,7 +234,6 @@ func (e *Entry) key() string {
 	return e.ProviderID + " " + e.UID
 }
 
-// equal reports whether all fields of two pages except Written are equal.
 func (p Page) equal(other Page) bool {
 	p.Written = other.Written
 	a, errA := json.Marshal(p)
@@ -250,7 +241,7 @@ func (p Page) equal(other Page) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// limit shortens a page so that it fits into the ConfigMap. It also truncates times to the precision of the API.
+// limit shortens a page to fit into the ConfigMap, and truncates times to the API's precision.
 func (p *Page) limit() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]

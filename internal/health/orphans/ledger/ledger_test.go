@@ -30,9 +30,6 @@ func read(t *testing.T, c client.Client, key string) (Page, int) {
 	return page, len(stored.Data[key])
 }
 
-// A page fits into the ConfigMap, regardless of the number of instances and the length of their names. It contains the
-// total number of instances.
-//
 // Rule: orphan-report-kept.
 func TestPageSizeIsLimited(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
@@ -80,8 +77,6 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
-// A page that cannot be decoded must not stay forever.
-//
 // Rule: orphan-report-kept.
 func TestUnreadablePageIsReplaced(t *testing.T) {
 	stored := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
@@ -95,8 +90,6 @@ func TestUnreadablePageIsReplaced(t *testing.T) {
 	}
 }
 
-// Each shard has a page of its own. When the number of shards changes, the old pages are removed.
-//
 // Rule: orphan-report-kept.
 func TestEachShardHasItsOwnPage(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
@@ -131,7 +124,7 @@ func TestEachShardHasItsOwnPage(t *testing.T) {
 	}
 }
 
-// Entries of force-deleted Machines are kept across passes, and across a change of the number of shards.
+// The entries survive passes and a change of the number of shards.
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntriesAreKept(t *testing.T) {

@@ -36,7 +36,6 @@ func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 var limits = overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}
 
-// bench contains the controllers of one namespace. The test drives their passes and the clock.
 type bench struct {
 	testing.TB
 	admin     client.WithWatch
@@ -49,10 +48,8 @@ type bench struct {
 	deployments *machinedeployment.Reconciler
 	overshoot   *overshoot.Reconciler
 
-	// stale contains machines that do not exist, but that the cache returns.
 	stale []v1beta1.Machine
-	// beforeWrite is called before each write of the overshoot controller. liveLists counts how often this controller
-	// lists machines at the API server.
+	// beforeWrite runs before each write of the overshoot controller. liveLists counts its live lists of machines.
 	beforeWrite func() error
 	writes      int
 	liveLists   int
@@ -76,7 +73,6 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the overshoot controller with a new one, like a restart of the process.
 func (b *bench) restart() {
 	live := interceptor.NewClient(b.admin, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -91,7 +87,6 @@ func (b *bench) restart() {
 	})
 }
 
-// cached returns a client with the indexes of a cache.
 func (b *bench) cached() client.WithWatch {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -127,7 +122,6 @@ func matches(o client.Object, all *client.ListOptions) bool {
 	panic("no index " + r.Field)
 }
 
-// counted returns the client of the overshoot controller, whose writes are counted.
 func (b *bench) counted() client.Client {
 	write := func() error {
 		b.writes++
@@ -154,7 +148,6 @@ func (b *bench) counted() client.Client {
 	})
 }
 
-// failWrite makes the nth write from now fail with a conflict.
 func (b *bench) failWrite(nth int) {
 	b.writes = 0
 	b.beforeWrite = func() error {
@@ -185,7 +178,6 @@ func template() v1beta1.MachineTemplateSpec {
 	}
 }
 
-// newSet creates the set "workers" with its machines.
 func (b *bench) newSet(replicas int32, change ...func(*v1beta1.MachineSet)) {
 	b.Helper()
 	set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
@@ -200,7 +192,6 @@ func (b *bench) newSet(replicas int32, change ...func(*v1beta1.MachineSet)) {
 	b.check("MachineSet/workers")
 }
 
-// newDeployment creates the deployment "web" with its set and machines.
 func (b *bench) newDeployment(replicas int32) {
 	b.Helper()
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
@@ -228,7 +219,6 @@ func (b *bench) deploymentPass() {
 	b.must(err)
 }
 
-// check moves the clock forward by a second and runs one pass of the overshoot controller.
 func (b *bench) check(fleet string) time.Duration {
 	b.Helper()
 	b.clock.Step(time.Second)
@@ -258,7 +248,6 @@ func (b *bench) allSets() []v1beta1.MachineSet {
 	return list.Items
 }
 
-// change patches an object of the test with the changes that f makes.
 func (b *bench) change(o client.Object, f func()) {
 	b.Helper()
 	was := o.DeepCopyObject().(client.Object)
@@ -266,7 +255,6 @@ func (b *bench) change(o client.Object, f func()) {
 	b.must(b.admin.Patch(b.ctx(), o, client.MergeFrom(was)))
 }
 
-// others creates n machines for a set, as another program might do.
 func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for range n {
@@ -287,7 +275,6 @@ func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.M
 	return all
 }
 
-// live returns the machines that are not being deleted.
 func (b *bench) live() []v1beta1.Machine {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -302,7 +289,6 @@ func (b *bench) wantLive(n int) {
 	}
 }
 
-// wantFrozen checks that an object has the label and the condition.
 func (b *bench) wantFrozen(o client.Object, conditions []metav1.Condition) {
 	b.Helper()
 	c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
@@ -326,7 +312,6 @@ func (b *bench) wantMetric(want float64) {
 	}
 }
 
-// wantEvents checks the events since its last call.
 func (b *bench) wantEvents(want ...string) {
 	b.Helper()
 	var got []string

@@ -9,8 +9,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If only a stale cache shows a surplus, the set is not frozen, and the API server is not asked repeatedly.
-//
 // Rule: freeze-confirmed-live.
 func TestStaleCacheDoesNotFreeze(t *testing.T) {
 	b := newBench(t)
@@ -30,8 +28,6 @@ func TestStaleCacheDoesNotFreeze(t *testing.T) {
 	b.wantEvents()
 }
 
-// Machines that are being deleted or preserved, and machines without an owner, do not count.
-//
 // Rule: overshoot-freezes-owner.
 func TestDeletedAndPreservedMachinesDoNotCount(t *testing.T) {
 	b := newBench(t)
@@ -55,8 +51,7 @@ func TestDeletedAndPreservedMachinesDoNotCount(t *testing.T) {
 	}
 }
 
-// After replicas are reduced, the surplus is tolerated for a period, even by a process that did not see the higher
-// number.
+// Even a new process tolerates the surplus for a period after replicas were reduced.
 //
 // Rule: former-size-tolerated.
 func TestScalingDownIsNotAnOvershoot(t *testing.T) {
@@ -74,7 +69,6 @@ func TestScalingDownIsNotAnOvershoot(t *testing.T) {
 			if wait <= 0 || wait > limits.Period {
 				t.Errorf("checks again after %s", wait)
 			}
-			// The surplus machines are not deleted in time.
 			b.clock.Step(wait)
 			b.check("MachineSet/workers")
 			set = b.set("workers")
@@ -83,7 +77,7 @@ func TestScalingDownIsNotAnOvershoot(t *testing.T) {
 	}
 }
 
-// A machine that is being handed over within a deployment may appear under both sets, and counts once.
+// A machine that is being handed over may appear in two sets.
 //
 // Rule: overshoot-counts-family.
 func TestMachinesBeingHandedOverCountOnce(t *testing.T) {
@@ -109,8 +103,6 @@ func TestMachinesBeingHandedOverCountOnce(t *testing.T) {
 	}
 }
 
-// An interrupted freeze is completed. After that, nothing is written.
-//
 // Rules: freeze-ends-with-recovery, freeze-confirmed-live.
 func TestInterruptedFreezeIsCompleted(t *testing.T) {
 	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3,
@@ -149,8 +141,6 @@ func TestInterruptedFreezeIsCompleted(t *testing.T) {
 	}
 }
 
-// An interrupted freeze lasts a whole period, even if the surplus is gone before the freeze is completed.
-//
 // Rule: freeze-ends-with-recovery.
 func TestInterruptedFreezeLastsAWholePeriod(t *testing.T) {
 	b := newBench(t)
@@ -173,8 +163,6 @@ func TestInterruptedFreezeLastsAWholePeriod(t *testing.T) {
 	b.wantNoLabel(b.set(set.Name))
 }
 
-// If only the root was thawed, its sets are thawed too.
-//
 // Rule: freeze-by-person-kept.
 func TestInterruptedThawIsCompleted(t *testing.T) {
 	b := newBench(t)
@@ -193,7 +181,7 @@ func TestInterruptedThawIsCompleted(t *testing.T) {
 	b.wantNoLabel(b.set(set.Name))
 }
 
-// After a set was adopted with its machines, its new deployment scales it down. This is not an overshoot.
+// The new deployment scales the adopted set down, which is not an overshoot.
 //
 // Rule: former-size-tolerated.
 func TestAdoptedSetIsNotAnOvershoot(t *testing.T) {

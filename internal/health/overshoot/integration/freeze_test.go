@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Another program creates machines in the name of a set. The set creates no machines until the surplus is gone, but
-// still deletes surplus machines.
+// Another program creates machines in the name of a set. The frozen set still deletes machines.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
@@ -30,10 +29,8 @@ func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b.wantEvents("Warning Overshoot " + message)
 	b.wantMetric(1)
 
-	// The set still deletes machines.
 	b.setPass("workers")
 	b.wantLive(2)
-	// It creates none.
 	m := b.live()[0]
 	m.Finalizers = nil
 	b.must(b.admin.Update(b.ctx(), &m))
@@ -46,7 +43,6 @@ func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 		t.Errorf("the message of the set is %q", c.Message)
 	}
 
-	// The freeze lasts at least a period.
 	if wait := b.check("MachineSet/workers"); wait <= 0 || wait > limits.Period {
 		t.Errorf("checks again after %s", wait)
 	}
@@ -65,8 +61,7 @@ func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b.wantEvents()
 }
 
-// The machines of a deployment are counted together, including its surge. A freeze affects the deployment and all its
-// sets that have machines.
+// A freeze affects the deployment and its sets with machines.
 //
 // Rules: overshoot-freezes-owner, overshoot-counts-family.
 func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
@@ -104,7 +99,7 @@ func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantLive(5)
 }
 
-// A user can end a freeze. The next freeze may begin one period later.
+// After a user ended a freeze, the next may begin one period later.
 //
 // Rule: unfreeze-annotation.
 func TestUnfreezeAnnotationEndsFreeze(t *testing.T) {
@@ -148,8 +143,6 @@ func TestUnfreezeAnnotationEndsFreeze(t *testing.T) {
 	}
 }
 
-// A freeze that a user set stays.
-//
 // Rule: freeze-by-person-kept.
 func TestFreezeByUserIsKept(t *testing.T) {
 	b := newBench(t)
@@ -180,8 +173,6 @@ func TestFreezeByUserIsKept(t *testing.T) {
 	}
 }
 
-// A freeze label that a user sets while the fleet is being thawed stays.
-//
 // Rule: freeze-by-person-kept.
 func TestFreezeByUserDuringThawIsKept(t *testing.T) {
 	b := newBench(t)

@@ -23,7 +23,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// overshot reports whether an owner is frozen because of an overshoot. thawed reports whether the freeze has ended.
 func overshot(o client.Object, conditions []metav1.Condition) bool {
 	c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
 	return o.GetLabels()[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot &&
@@ -36,7 +35,6 @@ func thawed(o client.Object, conditions []metav1.Condition) bool {
 	return !labelled && c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonThawed
 }
 
-// awaitOwners waits until the given function returns true for the deployment and its set.
 func (b *bench) awaitOwners(is func(client.Object, []metav1.Condition) bool) {
 	b.Helper()
 	env.Await(b, b.admin, &v1beta1.MachineDeploymentList{}, "the deployment",
@@ -63,7 +61,7 @@ func (b *bench) awaitLive(want int) {
 	}, client.InNamespace(b.namespace))
 }
 
-// flood creates machines for a set faster than they are deleted. It continues until the returned function is called.
+// flood creates machines for a set faster than they are deleted, until stop is called.
 func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	ctx, cancel := context.WithCancel(b.ctx())
 	var creators sync.WaitGroup
@@ -85,8 +83,7 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); creators.Wait() })
 }
 
-// Another program keeps creating machines in the name of a set. The set and its deployment are frozen as long as this
-// continues, and thaw automatically afterwards.
+// Another program keeps creating machines for a set. The freeze ends when it stops.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {
@@ -120,7 +117,6 @@ func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {
 	stop()
 	b.awaitOwners(thawed)
 	b.awaitLive(2)
-	// The fleet works as before.
 	b.change(d, func() { d.Spec.Replicas = new(int32(4)) })
 	b.awaitLive(4)
 }

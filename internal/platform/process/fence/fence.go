@@ -11,8 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrFenced is wrapped by every error that a closed fence returns. Such an error means that the guarded action was not
-// carried out.
+// ErrFenced is wrapped by every error of a closed fence. The guarded action was not carried out.
 var ErrFenced = errors.New("fenced off: this process may no longer hold the leader's Lease")
 
 // Fence determines whether this process certainly holds the Lease. Its methods may be called concurrently.
@@ -20,7 +19,6 @@ type Fence struct {
 	clock    clock.WithTickerAndDelayedExecution
 	deadline time.Duration
 
-	// base is cancelled when the fence closes permanently.
 	base   context.Context
 	cancel context.CancelCauseFunc
 	lost   chan struct{}
@@ -43,8 +41,8 @@ const (
 )
 
 // New returns the fence of a process that is not the leader yet. The lock that Guard returns reports renewals to the
-// fence. The first renewal opens the fence, and the fence closes when the latest renewal is older than renewDeadline. A
-// nil clock means the real clock.
+// fence. The first renewal opens the fence. The fence closes when the latest renewal is older than renewDeadline. A nil
+// clock means the real clock.
 func New(renewDeadline time.Duration, c clock.WithTickerAndDelayedExecution) *Fence {
 	if c == nil {
 		c = clock.RealClock{}
@@ -61,8 +59,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while it is certain that this process holds the Lease. Otherwise it returns an error that wraps
-// ErrFenced and names the reason. Send the guarded request immediately after the check.
+// Check returns nil while this process certainly holds the Lease. Otherwise it returns an error that wraps ErrFenced
+// and names the reason. Send the guarded request immediately after the check.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +75,6 @@ func (f *Fence) Check() error {
 	return f.reason
 }
 
-// expireLocked closes the fence if the leader's last renewal is older than the renew deadline.
 func (f *Fence) expireLocked() {
 	if age := f.clock.Since(f.lastRenew); age >= f.deadline {
 		f.closeLocked(lost, fmt.Errorf("%w: last renewed %s ago, the deadline is %s", ErrFenced, age.Round(time.Millisecond),
@@ -85,8 +82,8 @@ func (f *Fence) expireLocked() {
 	}
 }
 
-// Context returns the context for all work of the process. It is cancelled when the fence closes for good, with a
-// cause that wraps ErrFenced. Until the first election, the context is not cancelled.
+// Context returns the context for all work of the process. It is cancelled when the fence closes for good, with a cause
+// that wraps ErrFenced.
 func (f *Fence) Context() context.Context { return f.base }
 
 // With returns a context that ends when the parent context ends or when the fence closes for good.
@@ -102,9 +99,8 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 // Lost returns a channel that is closed when the Lease was lost. A release does not close it.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns the reason why the fence closed for good, or nil if it has not closed. It checks the deadline
-// itself, because after a process was stopped and continues, the elector may call closed before the timer of the
-// fence fires.
+// closed returns the reason why the fence closed for good, or nil. It checks the deadline itself, because the elector
+// of a resumed process may call it before the timer of the fence fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,14 +110,13 @@ func (f *Fence) closed() error {
 	return f.reason
 }
 
-// noteRenewal records a successful renewal. The request was sent at the given time or later. If the fence has closed
-// for good, noteRenewal does not open it again.
+// noteRenewal records a successful renewal. The request was sent at the given time or later. A fence that has closed
+// for good stays closed.
 func (f *Fence) noteRenewal(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		// The answer may arrive after the deadline, before any other call has checked the deadline. In this case,
-		// close the fence now.
+		// The answer may arrive after the deadline, before any other call has checked it. Close the fence now.
 		f.expireLocked()
 	}
 	if f.state != notYetLeading && f.state != leading {
@@ -131,11 +126,10 @@ func (f *Fence) noteRenewal(sent time.Time) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	// The check runs in a separate goroutine, because a fake clock holds its lock while it calls back.
+	// The check runs in a separate goroutine, because a fake clock holds its lock during the callback.
 	f.timer = f.clock.AfterFunc(f.deadline-f.clock.Since(sent), func() { go func() { _ = f.Check() }() })
 }
 
-// lose permanently closes an open fence for the given reason.
 func (f *Fence) lose(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,9 +138,8 @@ func (f *Fence) lose(reason string) {
 	}
 }
 
-// release permanently closes the fence, because this process gives up the Lease. However, if the Lease has expired,
-// it counts as lost. This can happen in a process that was frozen, because the elector may notice the expiry before
-// the timer of the fence fires.
+// release closes the fence for good, because this process gives up the Lease. An expired Lease counts as lost. In a
+// process that was frozen, the elector may notice the expiry before the timer of the fence fires.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,9 +162,8 @@ func (f *Fence) closeLocked(to state, reason error) {
 	}
 }
 
-// Transport returns a transport that checks the fence immediately before each request that may change something.
-// These are requests with any method except GET, HEAD and OPTIONS. Retries of such requests are checked too. A
-// client with this transport cannot bypass the fence.
+// Transport returns a transport that checks the fence immediately before each request that may change something. Only
+// GET, HEAD and OPTIONS are exempt. Retries are checked too.
 func Transport(next http.RoundTripper, f *Fence) http.RoundTripper {
 	return transport{next: next, fence: f}
 }

@@ -19,7 +19,6 @@ const deadline = 10 * time.Second
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// lease is a lock for tests. A test sets how long each request takes and which error it returns.
 type lease struct {
 	clock   *clocktesting.FakeClock
 	took    time.Duration // from sending a write until the answer
@@ -85,7 +84,6 @@ func mustBeOpen(t *testing.T, f *Fence) {
 	}
 }
 
-// mustBeLost checks that the fence is closed, and that Context and Lost report that it is closed.
 func mustBeLost(t *testing.T, f *Fence) {
 	t.Helper()
 	if err := f.Check(); !errors.Is(err, ErrFenced) {
@@ -235,7 +233,7 @@ func TestAProcessThatLostTheLeaseNeitherRenewsNorReleasesIt(t *testing.T) {
 	mustBeLost(t, f)
 }
 
-// lateClock is the clock of a process that was frozen: time has passed, but none of its timers has fired yet.
+// lateClock is the clock of a process that was frozen: time has passed, but no timer has fired yet.
 type lateClock struct{ *clocktesting.FakeClock }
 
 func (c lateClock) AfterFunc(time.Duration, func()) clock.Timer { return c.NewTimer(time.Hour) }

@@ -12,14 +12,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// store is an API server with Leases. It refuses writes from an older version.
+// store is an API server with Leases. It rejects outdated writes.
 type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease
 	revision int
 	// taken contains the names of all Leases that exist or existed before.
-	taken map[string]bool
-	// beforeUpdate is called with the name of the Lease before an update is checked.
+	taken        map[string]bool
 	beforeUpdate func(name string)
 }
 
@@ -40,7 +39,6 @@ func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l.DeepCopy()
 }
 
-// first implements Lease.First. It still knows a Lease that was deleted.
 func (s *store) first(name string) bool {
 	first := !s.taken[name]
 	s.taken[name] = true
@@ -92,7 +90,6 @@ func newStore() *store {
 	return &store{leases: map[string]coordinationv1.Lease{}, taken: map[string]bool{}}
 }
 
-// acquired makes a member acquire its Lease, which must not exist yet.
 func acquired(t *testing.T, j *Joint) {
 	t.Helper()
 	if _, _, err := j.Get(t.Context()); !apierrors.IsNotFound(err) {
@@ -139,7 +136,6 @@ func TestAMemberSeesAnotherHolderOfTheCommonLease(t *testing.T) {
 	if _, second, err := a.Get(t.Context()); err != nil || string(first) == string(second) {
 		t.Errorf("a member sees no change after a renewal of the other holder: %s, %v", second, err)
 	}
-	// The common Lease has expired, so the member acquires both Leases.
 	if err := a.Update(t.Context(), by("a")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A process may be stopped for longer than its deadline. When it continues, its next renewal may come before the timer
-// of the fence fires. The process must not send this renewal, because its successor would have to wait for another
-// lease duration.
+// A process may be stopped for longer than its deadline. A renewal before the timer of the fence fires would make its
+// successor wait for another lease duration.
 //
 // Rule: lease-counts-from-send.
 func TestALeaderThatIsResumedAfterItsDeadlineDoesNotRenew(t *testing.T) {

@@ -15,16 +15,14 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is the lock that a Lease object represents. Unlike resourcelock.LeaseLock, it reports each write of the
-// Lease to the elector as a change. LeaseLock reports only the content of the Lease, in which times are whole
-// seconds. A renewal within the same second does not change this content. A candidate would not notice the renewal,
-// and would take over while the leader still relies on the Lease.
+// Lease is the lock that a Lease object represents. Unlike resourcelock.LeaseLock, it reports each write of the Lease
+// to the elector as a change. LeaseLock compares the content of the Lease, in which times are whole seconds. A
+// candidate would miss a second renewal within the same second, and take over too early.
 //
-// While a process relies on the Lease, any client that may write the Lease can change it. The process notices the
-// change only at its next renewal. Therefore, a Lease that was not released by its holder is treated as held for
-// another lease duration. This applies to a deleted Lease, to a Lease without a holder, and to a Lease that names
-// this process although the process has not acquired it. If the duration in the Lease is too short or too long, the
-// nearest limit is used instead.
+// Any client that may write the Lease can change it, and its holder notices this only at its next renewal. Therefore a
+// Lease that its holder did not release counts as held for another lease duration. This applies to a deleted Lease, to
+// a Lease without a holder, and to a Lease that names this process although this process has not acquired it. Durations
+// outside of the limits are replaced with the nearest limit.
 type Lease struct {
 	// Client is the client for the namespace of the Lease.
 	Client coordinationclient.LeaseInterface
@@ -32,32 +30,30 @@ type Lease struct {
 	Namespace, Name string
 	// Holder is the identity under which this process holds the Lease.
 	Holder string
-	// Duration is the lease duration of this process's election. It is also the shortest duration that is used for a Lease
-	// of another holder.
+	// Duration is the lease duration of this process. It is also the minimum duration for a Lease of another holder.
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First reports whether no process has held the Lease before. It also records that a process has held the
-	// Lease, so it returns true only once for all processes. If First is nil, a Lease that does not exist always
-	// counts as deleted.
+	// First reports whether no process has held the Lease before, and records that one holds it now. It returns true
+	// only once for all processes. If First is nil, a missing Lease always counts as deleted.
 	First func(context.Context) (bool, error)
 
-	// shared means that several processes hold the Lease with the same identity, as the members of a group do.
+	// shared means that the members of a group hold the Lease with the same identity.
 	shared bool
-	// known is the Lease after the last read or write, or nil if the Lease did not exist.
+	// known is the Lease after the last read or write, or nil if it did not exist.
 	known *coordinationv1.Lease
-	// others is the record that was read last, if this record named another holder. Otherwise it is nil.
+	// others is the last record that named another holder, or nil if the latest record did not.
 	others *resourcelock.LeaderElectionRecord
-	// requested means that this process has tried to acquire the Lease since it last saw another holder, and that the
-	// attempt may have succeeded.
+	// requested means that an attempt of this process to acquire the Lease may have succeeded since it last saw another
+	// holder.
 	requested bool
 }
 
-// LongestDuration is the longest duration that is used for a Lease of another holder. Without this limit, a Lease with
-// a very long duration would block all other processes after its holder has died.
+// LongestDuration is the maximum duration for a Lease of another holder. A longer duration would block all other
+// processes after the holder has died.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is the holder that the elector sees if a Lease was not released, but has no holder or a wrong holder.
+// notReleased is the holder that the elector sees if an unreleased Lease names no holder or a wrong one.
 const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
@@ -80,9 +76,8 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, version, nil
 }
 
-// missing returns the record that the elector sees if the Lease does not exist. The last holder may still rely on the
-// Lease, even if this process has never read it. Therefore the elector gets the error NotFound only if no process has
-// ever held the Lease.
+// missing returns the record that the elector sees if the Lease does not exist. The last holder may still rely on a
+// deleted Lease. Therefore the elector gets the error NotFound only if no process has ever held the Lease.
 func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if l.others == nil && l.First != nil {
 		first, err := l.First(ctx)
@@ -99,7 +94,6 @@ func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.Lead
 	return l.others, []byte("deleted"), nil
 }
 
-// recordForElector converts the record in the Lease to the record that the elector sees.
 func (l *Lease) recordForElector(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
 	if record.HolderIdentity == "" && !isReleased(record) ||
 		record.HolderIdentity == l.Holder && !l.shared && !l.requested {
@@ -112,12 +106,10 @@ func (l *Lease) recordForElector(record *resourcelock.LeaderElectionRecord) *res
 	return record
 }
 
-// isReleased reports whether a record without a holder was written by Lock.Release or by the elector of client-go.
 func isReleased(record *resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == releasedSeconds && record.AcquireTime.Equal(&record.RenewTime)
 }
 
-// releasedSeconds is the duration that a released Lease contains.
 const releasedSeconds = 1
 
 // Create implements resourcelock.Interface.
@@ -135,13 +127,12 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return nil
 }
 
-// noteRequest records whether a request to acquire the Lease may have succeeded.
 func (l *Lease) noteRequest(err error) {
 	l.requested = l.requested || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
 }
 
 // Update implements resourcelock.Interface. It fails if another client has written the Lease since this process last
-// read or wrote it. It creates a deleted Lease again.
+// read or wrote it. It recreates a deleted Lease.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {
 		record.LeaderTransitions = 0 // The API server refuses a number that does not fit into an int32.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// twoLeases returns the locks of two holders for the same Lease.
 func twoLeases() (us, them *Lease) {
 	s := newStore()
 	us, them = s.lock("lease", "us"), s.lock("lease", "them")
@@ -51,8 +50,7 @@ func TestALeaseIsCreatedReadAndAcquired(t *testing.T) {
 	}
 }
 
-// A candidate waits for a lease duration after the last change that it observed. A renewal must count as a change even
-// if no time in the Lease changes.
+// A renewal must count as a change for candidates even if no time in the Lease changes.
 //
 // Rule: renewals-are-seen.
 func TestCandidatesObserveEachRenewal(t *testing.T) {
@@ -81,8 +79,7 @@ func TestCandidatesObserveEachRenewal(t *testing.T) {
 	}
 }
 
-// If a renewal fails, the elector sends the same record again. However, the API server may have applied the first
-// request.
+// After a failed renewal, the elector sends the same record again, although the API server may have applied it.
 //
 // Rule: renewals-are-seen.
 func TestARepeatedRenewalHasItsOwnTime(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lock is the lock of a Lease that reports renewals to a Fence. It is for one elector. The elector must not release the
-// Lease itself. Release does this instead. Its methods must not be called concurrently.
+// Lock reports renewals of a Lease to a Fence. It is for one elector. The elector must not release the Lease. Call
+// Release instead. Its methods must not be called concurrently.
 type Lock struct {
 	resourcelock.Interface
 	fence *Fence
@@ -43,12 +43,12 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.renew(ctx, record, l.Interface.Update)
 }
 
-// renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends no
-// request, because a renewal would delay the successor.
+// renew sends a request that makes this process the holder of the Lease. With a closed fence it sends nothing, because
+// a renewal would delay the successor.
 //
-// renew sets the renew time of each request. If a request fails, the elector repeats it with the same time. If the API
-// server has applied the first request, a repetition with the same time would not change the Lease. The wait of the
-// other candidates would then have begun with the first request.
+// renew sets a new renew time in each request. The elector repeats a failed request with the same time. If the API
+// server had applied the first request, the repetition would not change the Lease, and other candidates would count
+// from the first request.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
@@ -68,8 +68,8 @@ func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionReco
 }
 
 // Release gives up the Lease, so that another process need not wait until it expires. The fence closes before the
-// request is sent. Release must be called after all guarded work and the elector have ended. It does nothing if another
-// process holds the Lease, or if the Lease was lost.
+// request is sent. Call Release after all guarded work and the elector have ended. Release does nothing if the Lease
+// was lost or another process holds it.
 func (l *Lock) Release(ctx context.Context) error {
 	l.fence.release()
 	select {
@@ -95,7 +95,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			RenewTime:            now,
 			LeaderTransitions:    record.LeaderTransitions,
 		})
-		// A cancelled renewal may still have been applied by the API server between the read and the update.
+		// The API server may have applied a cancelled renewal between the read and the update.
 		if apierrors.IsConflict(err) {
 			continue
 		}

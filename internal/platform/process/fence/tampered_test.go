@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leasedTo returns a store in which the given holder holds the Lease "own". It also returns a candidate that has
-// already read the Lease.
+// leasedTo returns a store with a held Lease "own", and a candidate that has already read this Lease.
 func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	t.Helper()
 	s = newStore()
@@ -28,15 +27,12 @@ func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	return s, candidate
 }
 
-// tamper changes the Lease "own" as an administrator could.
 func (s *store) tamper(change func(*coordinationv1.LeaseSpec)) {
 	l := s.leases["own"]
 	change(&l.Spec)
 	s.put(&l)
 }
 
-// checkRecord checks the holder and the duration in the record that the elector of a candidate sees. The duration is in
-// seconds.
 func checkRecord(t *testing.T, l resourcelock.Interface, holder string, seconds int) {
 	t.Helper()
 	record, _, err := l.Get(t.Context())
@@ -90,8 +86,7 @@ func TestAReleasedLeaseIsFree(t *testing.T) {
 	checkRecord(t, candidate, "", 0)
 }
 
-// If the API server applies a leader's request and the answer is lost, the leader later finds its own name in the
-// Lease.
+// A lost answer: the leader later finds its own name in the Lease.
 func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	candidate.Client = lostAnswers{s}
@@ -102,7 +97,6 @@ func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 	checkRecord(t, candidate, "us", 15)
 }
 
-// lostAnswers is a store that applies each update and returns an error, as if the answer had been lost.
 type lostAnswers struct{ *store }
 
 func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
@@ -168,7 +162,7 @@ func TestAMemberWaitsAfterBothLeasesWereDeleted(t *testing.T) {
 	}
 }
 
-// The API server refuses numbers that do not fit into an int32.
+// The API server rejects numbers that do not fit into an int32.
 //
 // Rule: unreleased-lease-is-held.
 func TestTransitionsRestartAtZeroAfterTheGreatestNumber(t *testing.T) {
@@ -183,7 +177,7 @@ func TestTransitionsRestartAtZeroAfterTheGreatestNumber(t *testing.T) {
 	}
 }
 
-// An elector assumes that it holds a Lease if the holder in the Lease has the identity of the elector.
+// An elector assumes that it holds a Lease that contains its identity.
 //
 // Rule: unreleased-lease-is-held.
 func TestAMemberDoesNotHoldACommonLeaseThatNamesItInsteadOfItsGroup(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package csrtest builds certificate requests for tests: valid requests as kubelets send them, and invalid requests.
+// Package csrtest builds valid and invalid certificate requests of kubelets for tests.
 package csrtest
 
 import (
@@ -17,16 +17,14 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Draft is an unsigned certificate request. The request has the content of a kubelet's request, unless a test
-// changes it.
+// Draft is an unsigned certificate request, by default as a kubelet sends it.
 type Draft struct {
 	x509.CertificateRequest
 	Signer    string
 	KeyUsages []certificatesv1.KeyUsage
 }
 
-// ForClient returns the request that the kubelet of a node sends for a client certificate, either to join the
-// cluster or to renew its certificate.
+// ForClient returns a kubelet's request for a client certificate, to join or to renew.
 func ForClient(node string, changes ...func(*Draft)) *Draft {
 	d := &Draft{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		KeyUsages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
@@ -34,8 +32,7 @@ func ForClient(node string, changes ...func(*Draft)) *Draft {
 	return d.change(changes)
 }
 
-// ForServing returns the request that the kubelet of a node sends for a serving certificate. The certificate is for the
-// given DNS names and IP addresses.
+// ForServing returns a kubelet's request for a serving certificate with the DNS names and IP addresses.
 func ForServing(node string, dns []string, ips []string, changes ...func(*Draft)) *Draft {
 	d := ForClient(node)
 	d.Signer, d.KeyUsages[1] = certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth
@@ -67,7 +64,7 @@ func (d *Draft) PEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Object returns the request as an object that a client can create. The API server adds the requester.
+// Object returns the request for a client to create. The API server adds the requester.
 func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -75,7 +72,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// By returns the request with the given user as its requester.
+// By returns the request of the user.
 func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -83,20 +80,19 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 	return csr
 }
 
-// ByToken returns the request with the user of a bootstrap token as its requester.
+// ByToken returns the request of a bootstrap token's user.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
-// ByNode returns the request with a node as its requester.
+// ByNode returns the request of a node.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:node:"+node, "system:nodes")
 }
 
-// Each of the following functions returns a change to a request. After the change, the request differs from all
-// requests that kubelets send.
+// Each function below returns a change that no kubelet would make.
 
 // Organizations replaces the organization system:nodes.
 func Organizations(names ...string) func(*Draft) {

@@ -1,3 +1,3 @@
-// Package integration tests the report of disruption budgets against a real API server, which applies the schema of
-// their status and tracks the owners of fields.
+// Package integration tests the status of disruption budgets against a real API server, which applies the schema and
+// tracks field owners.
 package integration

@@ -24,7 +24,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world contains one namespace and a manager that reports the budgets of this namespace.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -64,7 +63,6 @@ func (w *world) machine(name string) *v1beta1.Machine {
 	return m
 }
 
-// createDisrupted creates a machine with a Node, and starts its deletion.
 func (w *world) createDisrupted(name string) {
 	w.Helper()
 	m := w.machine(name)
@@ -80,8 +78,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// awaitStatus waits until the status of a budget is as wanted. The parameter want contains the numbers of selected,
-// disrupted and allowed machines, and the reason of the condition Valid.
+// awaitStatus waits until the budget has the wanted selected, disrupted and allowed machines, and the wanted reason of
+// Valid.
 func (w *world) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
 	w.Helper()
 	env.Await(w.T, w.WithWatch, &v1beta1.MachineDisruptionBudgetList{}, "the status of "+b.Name+" is "+want,
@@ -114,7 +112,7 @@ func TestTheStatusFollowsMachinesAndSpec(t *testing.T) {
 	w.createDisrupted("n")
 	w.awaitStatus(b, "11 1 2 BudgetUnderstood")
 
-	// The schema admits a schedule that cannot be parsed, and no webhook runs in this test.
+	// The schema admits an invalid schedule, and this test has no webhook.
 	bad := w.budget("bad", "50%", "0 0 30 2 *")
 	w.awaitStatus(bad, "11 1 0 InvalidWindow")
 	env.Await(t, w.WithWatch, &eventsv1.EventList{}, "an event about the bad budget",

@@ -10,11 +10,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// totalAlloc is the prefix of a line in a heap profile. The line contains the number of bytes that the process has
-// allocated since its start.
+// totalAlloc begins the line of a heap profile with the number of bytes allocated since the start of the process.
 const totalAlloc = "# TotalAlloc = "
 
-// allocated returns the number of bytes that the API server has allocated since its start.
 func (b *bench) allocated(ctx context.Context) (float64, error) {
 	kube, err := kubernetes.NewForConfig(b.stack.Control.Config())
 	if err != nil {
@@ -27,8 +25,8 @@ func (b *bench) allocated(ctx context.Context) (float64, error) {
 	return allocatedBy(string(profile))
 }
 
-// startAllocation starts a measurement of the memory that the API server allocates. The returned function returns the
-// memory allocated since the start, in MiB for each machine.
+// startAllocation starts to measure the memory that the API server allocates. The returned function reports MiB per
+// machine since the start.
 func (b *bench) startAllocation(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
 	before, err := b.allocated(ctx)
 	if err != nil {
@@ -40,7 +38,7 @@ func (b *bench) startAllocation(ctx context.Context) (perMachine func(context.Co
 	}, nil
 }
 
-// costOfReading returns the number of bytes that the API server allocates for one call of allocated.
+// costOfReading returns the number of bytes that the API server allocates to serve one heap profile.
 func (b *bench) costOfReading(ctx context.Context) (float64, error) {
 	before, err := b.allocated(ctx)
 	if err != nil {
@@ -50,7 +48,6 @@ func (b *bench) costOfReading(ctx context.Context) (float64, error) {
 	return after - before, err
 }
 
-// allocatedBy returns the total number of allocated bytes from the text of a heap profile.
 func allocatedBy(profile string) (float64, error) {
 	_, rest, found := strings.Cut(profile, totalAlloc)
 	if !found {

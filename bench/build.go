@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// build builds the measured programs in a new folder.
 func build(ctx context.Context, progress io.Writer) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "machinist-bench-bin-"); err != nil {
 		return "", fmt.Errorf("create a folder for the programs: %w", err)

@@ -17,30 +17,29 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxCopies is the maximum number of copies, because a copy's number has four digits.
+// maxCopies is limited by the four digits of a copy's number.
 const maxCopies = 10000
 
-// placeholder is the text in a recorded object that is replaced with the four digits of a copy's number. JSON never
-// contains this byte.
+// placeholder marks the place of the copy's number in a recorded object. JSON never contains this byte.
 const placeholder = "\x00"
 
-// copies are many copies of a namespace. Copied objects differ only in their names, namespaces, UIDs and instance IDs.
+// copies serves one recorded namespace many times. The copied objects differ only in their names, namespaces, UIDs and
+// instance IDs.
 type copies struct {
 	count int
-	// version is the resource version that the stand-in returns in every list of copies.
+	// version is the resource version of every list.
 	version string
 	kinds   map[string]recorded // by resource
 }
 
-// recorded contains the objects of one kind in the recorded namespace, or the Nodes of its Machines.
+// recorded contains the objects of one kind: those of the namespace, or the Nodes of its Machines.
 type recorded struct {
 	kind schema.GroupVersionKind
-	// objects contains each object as JSON. In this JSON, the text placeholder stands for the number of the copy.
+	// objects contains JSON with placeholders.
 	objects [][]byte
 }
 
-// copiedKinds are the kinds of the objects in the namespace, and the kind Node. The manager or a provider caches each
-// of these kinds.
+// copiedKinds lists the kinds that the manager or a provider caches.
 var copiedKinds = map[string]schema.GroupVersionKind{
 	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
 	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -50,7 +49,6 @@ var copiedKinds = map[string]schema.GroupVersionKind{
 	"secrets":            corev1.SchemeGroupVersion.WithKind("Secret"),
 }
 
-// record reads the objects of the fleet's namespace.
 func record(ctx context.Context, c client.Client, count int) (*copies, error) {
 	lists := map[string]*unstructured.UnstructuredList{}
 	for resource, kind := range copiedKinds {
@@ -68,7 +66,6 @@ func record(ctx context.Context, c client.Client, count int) (*copies, error) {
 	return newCopies(lists, count)
 }
 
-// newCopies returns copies of the objects of one namespace.
 func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*copies, error) {
 	replacer, err := newReplacer(lists)
 	if err != nil {
@@ -95,10 +92,9 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 	return c, nil
 }
 
-// newReplacer returns a replacer that inserts placeholder into each value that differs between copies.
 func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Replacer, error) {
 	pairs := []string{`"` + namespace + `"`, `"copy-` + placeholder + `"`, `"` + namespace + `/`, `"copy-` + placeholder + `/`}
-	// An ID keeps its length.
+	// The copied ID must be as long as the original.
 	id := func(name, id string) error {
 		if len(id) < 4 {
 			return fmt.Errorf("record the fleet: %s is %q, which is too short for a different ID in each copy", name, id)
@@ -131,27 +127,23 @@ func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Repl
 	return strings.NewReplacer(pairs...), nil
 }
 
-// namespaceOf returns the namespace of a copy.
 func (c *copies) namespaceOf(i int) string { return fmt.Sprintf("copy-%04d", i) }
 
-// find returns the number of the copy that has the given namespace.
 func (c *copies) find(namespace string) (int, bool) {
 	var i int
 	_, err := fmt.Sscanf(namespace, "copy-%04d", &i)
 	return i, err == nil && i >= 0 && i < c.count && c.namespaceOf(i) == namespace
 }
 
-// total returns the number of objects of a resource in all copies.
 func (c *copies) total(resource string) int { return c.count * len(c.kinds[resource].objects) }
 
-// object returns the JSON of the i-th object of a resource: first all objects of copy 0, then those of copy 1, and so
-// on.
+// object returns the JSON of the i-th object of a resource. The objects are ordered by copy.
 func (c *copies) object(resource string, i int) []byte {
 	objects := c.kinds[resource].objects
 	return bytes.ReplaceAll(objects[i%len(objects)], []byte(placeholder), fmt.Appendf(nil, "%04d", i/len(objects)))
 }
 
-// findByName searches the objects with the indexes first to end-1, and returns the object with the given name or nil.
+// findByName searches the objects from first to end-1. If none has the name, findByName returns nil.
 func (c *copies) findByName(resource, name string, first, end int) []byte {
 	for i := first; i < end; i++ {
 		text := c.object(resource, i)

@@ -30,7 +30,6 @@ const (
 	clusterUID = "44444444-0000-4000-8000-000000000004"
 )
 
-// recordedFleet returns lists with a set, a Machine and its Node.
 func recordedFleet(t *testing.T) map[string]*unstructured.UnstructuredList {
 	t.Helper()
 	lists := map[string]*unstructured.UnstructuredList{}
@@ -56,7 +55,7 @@ func recordedFleet(t *testing.T) map[string]*unstructured.UnstructuredList {
 	return lists
 }
 
-// In a copy, all references between the copied objects remain valid. Copies share only the cluster.
+// References between the objects of one copy must remain valid.
 func TestCopiesHaveOwnNamesAndIDs(t *testing.T) {
 	c, err := newCopies(recordedFleet(t), 20)
 	if err != nil {
@@ -109,7 +108,6 @@ func TestNewCopiesRefusesIncompleteFleet(t *testing.T) {
 	}
 }
 
-// startStandIn serves copies in front of a server that responds to every request with 418.
 func startStandIn(t *testing.T, count int) *standIn {
 	t.Helper()
 	c, err := newCopies(recordedFleet(t), count)
@@ -128,11 +126,9 @@ func startStandIn(t *testing.T, count int) *standIn {
 	return s
 }
 
-// initialEvents asks a watch for all existing objects.
 var initialEvents = metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
 	ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 
-// initialNames returns the names of the objects in the initial events of a watch.
 func initialNames(t *testing.T, w watch.Interface, err error) (names []string) {
 	t.Helper()
 	if err != nil {
@@ -205,7 +201,6 @@ func TestStandInServesWatchesAndPages(t *testing.T) {
 	}
 }
 
-// A provider caches only the metadata of Secrets.
 func TestStandInServesMetadata(t *testing.T) {
 	s := startStandIn(t, 3)
 	want := []string{"set0000-pool-abc-x", "set0001-pool-abc-x", "set0002-pool-abc-x"}
@@ -227,8 +222,7 @@ func TestStandInServesMetadata(t *testing.T) {
 	}
 }
 
-// If a process writes to a copy, the stand-in must report that the fleet has not settled, even if the API server
-// rejects the write. Leases are not copies.
+// The fleet has not settled while a process still tries to write to a copy. Leases are not copies.
 func TestStandInReportsWriteToCopy(t *testing.T) {
 	ctx := context.Background()
 	for _, test := range []struct {

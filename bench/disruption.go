@@ -17,22 +17,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The resources below belong to a fleet and not to a single machine. The number of writes to them depends
-// on the steps and the duration of the rolling update.
+// Sets, deployments and budgets belong to the whole fleet. Writes to them depend on the steps of the rolling update,
+// not on the number of machines.
 const (
 	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
 	setWrites        = " machinesets.machinist.dev"
 	deploymentWrites = " machinedeployments.machinist.dev"
 )
 
-// disruptionOptions are the flags of the subcommand disruption, in addition to those of the bench.
+// disruptionOptions are the flags of the disruption subcommand, in addition to the common flags.
 type disruptionOptions struct {
 	options
 	limits []string
 }
 
-// disruptionCommand measures the cost of budgets: it updates a fleet without budgets, with several budgets, and once
-// more without budgets.
+// disruptionCommand measures the cost of disruption budgets. It updates a fleet without budgets, with several budgets,
+// and again without budgets.
 func disruptionCommand() *cobra.Command {
 	o := &disruptionOptions{}
 	cmd := &cobra.Command{
@@ -51,27 +51,24 @@ func disruptionCommand() *cobra.Command {
 	f.IntVar(&o.machines, "machines", 200, "number of machines")
 	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling updates, a number or a percentage")
 	f.StringSliceVar(&o.limits, "budgets", []string{"10%", "50%", "100"},
-		"maxDisrupted of each budget, all of which select all machines")
+		"maxDisrupted of each budget; every budget selects all machines")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes and of the API server")
 	f.StringVar(&o.dir, "dir", "", "folder in which to keep logs and data; default: a temporary folder")
 	return cmd
 }
 
-// disruptionResult is the cost of replacing a fleet several times.
 type disruptionResult struct {
 	Machines int              `json:"machines"`
 	Budgets  []string         `json:"budgets"`
 	Rolls    []disruptionRoll `json:"rolls"`
 }
 
-// disruptionRoll is the cost of one rolling update.
 type disruptionRoll struct {
 	Name string `json:"name"`
 	phase
-	// FleetWrites is the number of writes to sets and deployments. BudgetWrites is the number of writes to the status of
-	// budgets. WritesPerMachine does not contain these writes, because their number depends on the steps and the duration
-	// of the rolling update and not on the number of machines.
+	// FleetWrites is the number of writes to sets and deployments. BudgetWrites is the number of writes to the status
+	// of budgets. WritesPerMachine contains neither.
 	FleetWrites  int `json:"fleet_writes"`
 	BudgetWrites int `json:"budget_writes"`
 }
@@ -124,7 +121,6 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// separateFleetWrites moves the writes of sets, deployments and budgets out of WritesPerMachine.
 func (r *disruptionRoll) separateFleetWrites(machines int) {
 	for call, n := range r.Writes {
 		switch {
@@ -137,7 +133,7 @@ func (r *disruptionRoll) separateFleetWrites(machines int) {
 	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
-// budget deletes all budgets and creates one budget for each of the limits.
+// budget replaces all budgets with one budget for each limit.
 func (f fleet) budget(ctx context.Context, limits []string) error {
 	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("delete the budgets: %w", err)

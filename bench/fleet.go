@@ -26,11 +26,10 @@ const (
 	classFour  = "four"
 )
 
-// fleet is the measured deployment, with all objects that it needs.
 type fleet struct{ c client.Client }
 
-// userData is at least as long as real user data. It contains no bootstrap token, because the registration of the
-// nodes is not measured.
+// userData has a realistic size. It contains no bootstrap token, because the bench does not measure the registration of
+// nodes.
 const userData = `#cloud-config
 hostname: <<MACHINE_NAME>>
 write_files:
@@ -46,7 +45,6 @@ write_files:
             certificate-authority-data: <<CA_BUNDLE_BASE64>>
 `
 
-// create creates the fleet without machines.
 func (f fleet) create(ctx context.Context, surge string) error {
 	labels := map[string]string{"pool": deployment}
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
@@ -86,7 +84,6 @@ func class(name string) *v1beta1.MachineClass {
 	return c
 }
 
-// patch changes the deployment.
 func (f fleet) patch(ctx context.Context, patch string) error {
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 	return f.c.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -100,9 +97,9 @@ func (f fleet) rollTo(ctx context.Context, class string) error {
 	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
 }
 
-// await waits until the deployment reports that all its machines are available and up to date. With 0 replicas, it
-// waits until no Machine exists. It polls rarely, so that its own requests do not affect the measurement. The audit log
-// contains the exact times.
+// await waits until all machines of the deployment are available and up to date. With 0 replicas, it waits until no
+// Machine exists. The interval is long, so that polling does not affect the measurement. The exact times are in the
+// audit log.
 func (f fleet) await(ctx context.Context, replicas int, timeout time.Duration, alive func() error) error {
 	begun := time.Now()
 	for {
@@ -134,7 +131,7 @@ func (f fleet) await(ctx context.Context, replicas int, timeout time.Duration, a
 	}
 }
 
-// count returns the number of Machines. It does not read the Machines themselves.
+// count counts Machines without reading the objects.
 func (f fleet) count(ctx context.Context) (int, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))

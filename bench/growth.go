@@ -6,7 +6,6 @@ import (
 	"math"
 )
 
-// scaled contains the results for fleets of several sizes.
 type scaled struct {
 	Runs   []*result `json:"runs"`
 	Growth growth    `json:"growth"`
@@ -14,17 +13,15 @@ type scaled struct {
 
 // growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is the exponent of the CPU seconds. EvenCPU is the exponent of the CPU seconds after correction for the speed of
-	// the machine.
+	// CPU is the exponent of the CPU seconds. EvenCPU is corrected for the speed of the machine.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
-	// Allocated is the exponent of the memory that both processes allocated, or 0 if this memory was not measured.
+	// Allocated is the exponent of the memory that the manager and the provider allocated, or 0 if not measured.
 	Allocated exponents `json:"allocated"`
 }
 
-// exponents contains one exponent for each phase, and one for all phases together. Roll is 0 if there was no rolling
-// update.
+// exponents contains one exponent for each phase, and one for all phases together. Roll is 0 without a rolling update.
 type exponents struct {
 	Create float64 `json:"create"`
 	Roll   float64 `json:"roll,omitempty"`
@@ -62,8 +59,8 @@ func growthOf(results []*result) growth {
 	}
 }
 
-// exponent fits y = a·x^b with the method of least squares, applied to the logarithms. It returns b, or 0 if the fit is
-// impossible.
+// exponent fits y = a·x^b by least squares on the logarithms and returns b. If the fit is impossible, exponent returns
+// 0.
 func exponent(x, y []float64) float64 {
 	var n, sx, sy, sxx, sxy float64
 	for i := range x {

@@ -19,20 +19,20 @@ import (
 // leasePeriod is the interval at which a kubelet renews its Lease.
 const leasePeriod = 10 * time.Second
 
-// maxHeartbeats is the number of parallel heartbeats. If an API server is too slow for the fleet, heartbeats are
-// late. The bench does not measure this delay.
+// maxHeartbeats limits the heartbeats that are sent in parallel. With a slow API server, heartbeats are late; the bench
+// does not measure this.
 const maxHeartbeats = 32
 
-// sendHeartbeats makes every node renew its Lease every leasePeriod and report its status once. It spreads the requests
-// evenly over the time and returns their number.
+// sendHeartbeats renews the Lease of every node each leasePeriod and reports each node's status once. The requests are
+// spread evenly over the time.
 func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (requests int, err error) {
 	names := h.names()
 	var sent atomic.Int64
 	var nodes sync.WaitGroup
 	slots := semaphore.NewWeighted(maxHeartbeats)
 	begun := time.Now()
-	// runAt waits until the given time, calls do for a node, and reports whether to continue. If the idle phase is over,
-	// runAt does not call do.
+	// runAt waits until the given time, calls do for a node, and reports whether to continue. After the end of the idle
+	// phase, do is not called.
 	runAt := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
 		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || slots.Acquire(ctx, 1) != nil {
 			return false
@@ -63,7 +63,7 @@ func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (reque
 	return int(sent.Load()), ctx.Err()
 }
 
-// pause waits for d. It reports false if ctx is canceled during the wait.
+// pause reports false if ctx is canceled before d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -75,7 +75,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// report updates the heartbeats in the Node's status, as a kubelet does from time to time even if nothing has changed.
+// report updates the heartbeats in the Node's status. A kubelet does this from time to time, even if nothing has
+// changed.
 func (h *hosts) report(ctx context.Context, name string) error {
 	now := metav1.Now().UTC().Format(time.RFC3339)
 	patch := `{"status":{"conditions":[`

@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// hosts simulates the machines inside instances. For each running instance, it registers a Ready node with a single
-// request.
+// hosts simulates the machines behind the instances: it registers a Ready node for each running instance.
 type hosts struct {
 	listener net.Listener
 	socket   string
@@ -36,7 +35,6 @@ type instance struct{ providerID, node string }
 // registrars is the number of nodes that register in parallel.
 const registrars = 64
 
-// newHosts listens for instances.
 func newHosts(dir string) (*hosts, error) {
 	h := &hosts{socket: filepath.Join(dir, "hosts.sock"), up: make(chan instance, 1<<16), nodes: map[string]bool{}}
 	var err error
@@ -55,7 +53,6 @@ func newHosts(dir string) (*hosts, error) {
 	return h, nil
 }
 
-// receive reads the messages of the cloud.
 func (h *hosts) receive(conn net.Conn) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
@@ -77,7 +74,6 @@ func (h *hosts) receive(conn net.Conn) {
 	}
 }
 
-// run registers nodes in the target cluster until ctx ends.
 func (h *hosts) run(ctx context.Context, target *rest.Config) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
@@ -111,14 +107,12 @@ func (h *hosts) setError(err error) {
 	}
 }
 
-// err returns the first error.
 func (h *hosts) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failed
 }
 
-// names returns the names of all nodes that have a running instance.
 func (h *hosts) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,13 +123,13 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close ends all goroutines. Before calling close, wait until the context of run is done, and stop the cloud.
+// close ends all goroutines. First wait until the context of run is done, and stop the cloud.
 func (h *hosts) close() {
 	_ = h.listener.Close()
 	h.working.Wait()
 }
 
-// nodeOf returns a Ready node of realistic size, as a kubelet registers it.
+// nodeOf returns a Ready node of realistic size.
 func nodeOf(in instance, now time.Time) *corev1.Node {
 	at := metav1.NewTime(now)
 	condition := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason, message string) corev1.NodeCondition {

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independent is a client that manages each machine with the fewest and smallest writes that any system could use. It
-// uses no field of Machinist. Its objects have a kind without a schema, so the API server does not validate them. The
-// difference from a bare client with Machinist's writes is the cost of Machinist's fields. The client does not read,
-// watch or decide anything, and uses one field manager.
+// independent is a client that manages machines with the fewest and smallest writes that any system could use. Its
+// objects have a kind without a schema and none of Machinist's fields. The client reads, watches and decides nothing.
+// The comparison with a bare client that sends Machinist's writes shows the cost of Machinist's fields.
 type independent struct {
 	*replay
 }
@@ -23,14 +22,13 @@ const (
 	minimalMachinesPath = "/apis/" + minimalGroup + "/v1/namespaces/" + namespace + "/machines"
 )
 
-// minimalCRD defines the kind without a schema.
 const minimalCRD = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"machines.` + minimalGroup + `"},
 "spec":{"group":"` + minimalGroup + `","scope":"Namespaced","names":{"plural":"machines","kind":"Machine"},
 "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
-// newIndependent creates the client's kind, waits until the API server serves this kind, and returns the client.
+// newIndependent creates the kind of the client and waits until the API server serves this kind.
 func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
 	if err := bare.send(ctx, "", http.MethodPost, crdPath, []byte(minimalCRD)); err != nil {
 		return nil, err
@@ -39,7 +37,6 @@ func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
 	return l, l.awaitServed(ctx)
 }
 
-// awaitServed waits until the API server serves the kind.
 func (l *independent) awaitServed(ctx context.Context) error {
 	for deadline := time.Now().Add(time.Minute); ; {
 		err := l.send(ctx, "", http.MethodGet, minimalMachinesPath, nil)
@@ -52,8 +49,8 @@ func (l *independent) awaitServed(ctx context.Context) error {
 	}
 }
 
-// run creates n machines, deletes n machines, or both. The function created returns the names of the new machines,
-// and removed returns the names of the deleted machines. run returns the duration.
+// run creates or deletes n machines, or both, and returns the duration. The functions created and removed return the
+// names of the machines.
 func (l *independent) run(ctx context.Context, n int, created, removed func(i int) string) (time.Duration, error) {
 	l.sent.Store(0)
 	begun := time.Now()
@@ -76,8 +73,8 @@ func (l *independent) run(ctx context.Context, n int, created, removed func(i in
 	return time.Since(begun), err
 }
 
-// create creates a machine, writes its provider ID, creates the Node as the kubelet would, and then writes the Node and
-// the phase Running into the status.
+// create creates a machine and sets its provider ID. It then creates the Node as the kubelet would, and sets the
+// status.
 func (l *independent) create(ctx context.Context, name string) error {
 	err := l.inOrder(ctx, l.createWrites(name))
 	l.sent.Add(-1) // The kubelet's write is not counted.
@@ -96,7 +93,6 @@ func (l *independent) createWrites(name string) []write {
 	}
 }
 
-// remove deletes a machine, cordons and deletes its Node, and removes the finalizer.
 func (l *independent) remove(ctx context.Context, name string) error {
 	return l.inOrder(ctx, l.removeWrites(name))
 }
@@ -111,7 +107,7 @@ func (l *independent) removeWrites(name string) []write {
 	}
 }
 
-// writeFor returns the write that corresponds to the given kind of Machinist's writes. It reports false for reads.
+// writeFor returns the minimal write that replaces a write of Machinist. It reports false for reads.
 func (l *independent) writeFor(kind, machine string) (write, bool) {
 	create, remove := l.createWrites(machine), l.removeWrites(machine)
 	w, found := map[string]write{
@@ -122,7 +118,6 @@ func (l *independent) writeFor(kind, machine string) (write, bool) {
 	return w, found
 }
 
-// write is one request.
 type write struct{ method, path, body string }
 
 func (l *independent) inOrder(ctx context.Context, writes []write) error {

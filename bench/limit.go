@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// stopTimeout is a little more than the longest time that the measured processes need to stop.
+// stopTimeout exceeds the longest time that the measured processes need to stop.
 const stopTimeout = 15 * time.Second
 
-// limits measures what the API server needs for two sets of writes: the writes that the fleet caused, and the
-// minimal writes that any machine management system needs. It stops the measured processes, so that there are no
-// watches and webhooks. It sends the writes as a user whom neither roles nor flow control slow down.
+// limits replays two sets of writes against the API server: the writes of the fleet, and the minimal writes of any
+// machine management system. The measured processes are stopped first, so that no watches and webhooks remain. RBAC and
+// flow control do not slow down the user of these writes.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err := b.stopProcesses(ctx); err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// options are the flags.
 type options struct {
 	machines int
 	scale    []int
@@ -40,7 +39,7 @@ type options struct {
 }
 
 func main() {
-	// The logs of client libraries would only disturb the progress output.
+	// Logs of client libraries would disturb the progress output.
 	logf.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
@@ -70,15 +69,15 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 100, "number of machines")
 	f.IntSliceVar(&o.scale, "scale", nil,
-		"numbers of machines to measure one after the other, each with a new control plane, instead of --machines; also shows how the cost grows with the fleet")
+		"numbers of machines to measure instead of --machines, each with a new control plane; also shows how costs grow with the fleet")
 	f.IntVar(&o.pods, "pods", 0, "number of pods to create in the target cluster first")
 	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	f.DurationVar(&o.latency, "latency", 0, "duration of every call of the cloud")
 	f.DurationVar(&o.idle, "idle", 30*time.Second,
-		"duration of the idle phase, in which each node renews its Lease every 10s, if the API server keeps up, and reports its status once; at least 1s")
+		"duration of the idle phase, at least 1s; each node renews its Lease every 10s and reports its status once")
 	f.IntVar(&o.workers, "workers", 64, "number of parallel writes of the bare client")
 	f.IntVar(&o.rounds, "rounds", 1,
-		"number of measurements of each number of machines, each with a new control plane; the results are means, which depend less on changes of the machine's speed")
+		"number of rounds for each number of machines, each with a new control plane; the results are the means of all rounds")
 	f.BoolVar(&o.rolls, "roll", true, "also measure a rolling update")
 	f.BoolVar(&o.limited, "limit", true,
 		"also measure a bare client with the same writes; without it there are no ratios")
@@ -177,7 +176,6 @@ func encode(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// printf writes a line of progress.
 func (o *options) printf(format string, args ...any) {
 	fmt.Fprintf(o.progress, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quietPeriod is the time without writes after which a phase is over. It is longer than the 5 s after which Kubernetes'
-// node controller checks new nodes again, so these checks do not cause writes in the next phase.
+// quietPeriod is the time without writes that ends a phase. It exceeds the 5 s after which Kubernetes' node controller
+// checks new nodes again. So these checks do not write in the next phase.
 const quietPeriod = 6 * time.Second
 
-// bench is one run with a new control plane and a fleet of one size.
+// bench is one run: a new control plane and a fleet of one size.
 type bench struct {
 	*options
 	n     int
@@ -29,13 +29,11 @@ type bench struct {
 	stack *stack.Stack
 	fleet fleet
 	log   *auditlog.Log
-	// pprof contains the processes to profile.
 	pprof []profileSource
-	// end stops hosts.
-	end context.CancelFunc
+	end   context.CancelFunc
 }
 
-// measure starts everything, measures a fleet of n machines, and removes everything.
+// measure runs the bench for a fleet of n machines.
 func measure(ctx context.Context, o *options, bin string, n int) (*result, error) {
 	b, r := &bench{options: o, n: n}, &result{Machines: n, Pods: o.pods}
 	if err := b.withStack(ctx, bin, func() error { return b.measurePhases(ctx, r) }); err != nil {
@@ -44,7 +42,7 @@ func measure(ctx context.Context, o *options, bin string, n int) (*result, error
 	return r, nil
 }
 
-// withStack starts everything, calls run, and removes everything.
+// withStack calls run between starting and removing the control plane, the processes and the hosts.
 func (b *bench) withStack(ctx context.Context, bin string, run func() error) (err error) {
 	dir := b.dir
 	if dir == "" {
@@ -74,7 +72,7 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 		Dir: filepath.Join(dir, "stack"), BinDir: bin, Audit: true, Output: b.progress,
 		// Nodes send heartbeats only in the idle phase.
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=24h"},
-		// Nodes are created by hosts and do not use certificates.
+		// The simulated nodes do not use certificates.
 		ClusterApproves: true,
 		Metrics:         b.passes,
 		ManagerArgs:     slices.Clone(b.managerArgs),
@@ -134,7 +132,6 @@ func (b *bench) stop() error {
 	return err
 }
 
-// measurePhases measures all phases of a fleet.
 func (b *bench) measurePhases(ctx context.Context, r *result) error {
 	if _, err := b.awaitSettled(ctx); err != nil { // The deployment creates its set first.
 		return err
@@ -171,12 +168,10 @@ func (b *bench) measurePhases(ctx context.Context, r *result) error {
 	return b.limits(ctx, r, t)
 }
 
-// processes returns the manager and the provider.
 func (b *bench) processes() []*child.Process {
 	return []*child.Process{b.stack.Manager, b.stack.Provider}
 }
 
-// checkAlive returns an error if a required process has ended.
 func (b *bench) checkAlive() error {
 	for _, p := range b.processes() {
 		if !p.Running() {
@@ -186,12 +181,11 @@ func (b *bench) checkAlive() error {
 	return b.hosts.err()
 }
 
-// phaseTimeout is the time after which an unfinished phase counts as stuck.
 func (b *bench) phaseTimeout() time.Duration {
 	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
 }
 
-// measurePhase measures one change of the fleet, after which the fleet must have the given number of machines.
+// measurePhase measures one change of the fleet. Afterwards the fleet must have the given number of machines.
 func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
 	before, err := b.cpu()
 	if err != nil {
@@ -260,7 +254,7 @@ func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machine
 	return nil
 }
 
-// count fills in the fields of the phase that are computed from the requests of the manager and the provider.
+// count sets the fields that are computed from the requests of the manager and the provider.
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	counts := auditlog.Tally(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)
@@ -273,7 +267,7 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	p.MachinesCreated = p.Writes["create machines.machinist.dev"]
 	reads := 0
 	p.Reads = map[string]int{}
-	lives := map[string]*[2]time.Time{} // the first and last write of each machine
+	lives := map[string]*[2]time.Time{}
 	last := begun
 	for _, r := range requests {
 		switch r.Verb {
@@ -296,7 +290,7 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 			lives[r.Name] = life
 		}
 		if life[1] = laterOf(life[1], r.Answered); r.Verb == "create" {
-			life[0] = r.Received // The log may contain responses in another order than the requests.
+			life[0] = r.Received // The log may contain responses in a different order than requests.
 		}
 		last = laterOf(last, r.Answered)
 	}
@@ -321,7 +315,6 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// percentile returns the smallest value that is not exceeded by the given percentage of the values.
 func percentile(values []float64, percent float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -330,8 +323,7 @@ func percentile(values []float64, percent float64) float64 {
 	return sorted[max(0, int(math.Ceil(percent/100*float64(len(sorted))))-1)]
 }
 
-// awaitSettled waits until no writes occur for the quiet period. It returns all requests of the manager and the
-// provider since the mark.
+// awaitSettled waits for the quiet period. It returns all requests of the manager and the provider since the mark.
 func (b *bench) awaitSettled(ctx context.Context) ([]auditlog.Request, error) {
 	all, err := b.awaitQuiet(ctx)
 	if err != nil {
@@ -340,8 +332,8 @@ func (b *bench) awaitSettled(ctx context.Context) ([]auditlog.Request, error) {
 	return ownRequests(all), b.checkAlive()
 }
 
-// awaitQuiet waits until no writes occur for the quiet period, and returns all requests since the mark. It considers
-// the writes of the manager, of the provider, and of Kubernetes' own controllers that react to new and deleted nodes.
+// awaitQuiet waits for the quiet period and returns all requests since the mark. Writes of Kubernetes' own controllers
+// also count, because they react to new and deleted nodes.
 func (b *bench) awaitQuiet(ctx context.Context) ([]auditlog.Request, error) {
 	var all []auditlog.Request
 	for since := time.Now(); time.Since(since) < quietPeriod; {
@@ -361,7 +353,6 @@ func (b *bench) awaitQuiet(ctx context.Context) ([]auditlog.Request, error) {
 	return all, nil
 }
 
-// ownRequests returns the requests of the manager and the provider.
 func ownRequests(all []auditlog.Request) (ours []auditlog.Request) {
 	for _, r := range all {
 		if r.User == stack.Manager || r.User == stack.Provider {
@@ -371,7 +362,7 @@ func ownRequests(all []auditlog.Request) (ours []auditlog.Request) {
 	return ours
 }
 
-// measureIdle measures the fleet while nothing changes.
+// measureIdle measures a fleet that does not change.
 func (b *bench) measureIdle(ctx context.Context, i *idle) error {
 	if err := b.log.Mark(); err != nil {
 		return err

@@ -31,15 +31,13 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migrationOptions are the flags of the subcommand migration.
 type migrationOptions struct {
 	machines, perSet, workers int
 	progress                  io.Writer
 }
 
-// migrationCommand measures the cost of a migration from another system. The migrator's reconciler runs in this
-// process. The process does nothing else, so its memory is that of the migrator. The cloud and the provider answer at
-// once.
+// migrationCommand measures a migration from another system. The migrator is the only work of this process, so the
+// memory of the process is that of the migrator. The simulated cloud and provider have no delays.
 func migrationCommand() *cobra.Command {
 	o := &migrationOptions{}
 	cmd := &cobra.Command{
@@ -57,23 +55,21 @@ func migrationCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 10000, "number of old machines")
 	f.IntVar(&o.perSet, "per-set", 100, "machines in each old deployment")
-	f.IntVar(&o.workers, "workers", 32, "number of parallel writes while the old fleet is created, or adopted")
+	f.IntVar(&o.workers, "workers", 32, "number of parallel writes that create or adopt the old fleet")
 	return cmd
 }
 
-// migrationPhase is the cost of one phase of a migration.
 type migrationPhase struct {
 	name    string
 	seconds float64
 	passes  int
 	writes  int
-	// status is the number of writes to the status of the Migration. The status shows the progress to users.
+	// status is the number of writes to the status of the Migration.
 	status int
 	// peakMiB is the maximum resident set of this process so far.
 	peakMiB float64
 }
 
-// migrationBench is one measured migration.
 type migrationBench struct {
 	*migrationOptions
 	fleet  *oldFleet
@@ -139,7 +135,7 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 		Fresh: func() (client.Client, error) { return newClient(user) },
 		User:  func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
 		SystemNamespace: manifests.Namespace, SharedNamespaces: []string{osmNamespace},
-		// No old controller runs, so the migration waits only for the API server.
+		// There is no old controller to wait for, so short timeouts are enough.
 		Timing: migration.Timing{Probes: 2, ProbeInterval: 100 * time.Millisecond, EmptyFor: time.Second,
 			Poll: 50 * time.Millisecond, Replan: 50 * time.Millisecond},
 	})
@@ -151,7 +147,6 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// measure runs the migration to its end.
 func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) {
 	electsLeader := false
 	m := &v1beta1.Migration{}
@@ -165,7 +160,7 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 	}
 	process.SpareMemory()
 	debug.FreeOSMemory()
-	// This write resets the maximum resident set, so that the following value does not include the preparation.
+	// This write resets the maximum resident set, so that it excludes the preparation.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {
 		return nil, fmt.Errorf("reset the maximum resident set: %w", err)
 	}
@@ -226,8 +221,7 @@ func (b *migrationBench) table(out io.Writer, phases []migrationPhase) {
 	fmt.Fprintf(out, "%d machines, %.2f writes per machine\n", b.machines, float64(sum)/float64(b.machines))
 }
 
-// oldDefinitions returns the definitions of the old kinds. It removes the status subresources, so that one request
-// can create an object with its status.
+// oldDefinitions removes the status subresources, so that one request can create an object with its status.
 func oldDefinitions() []client.Object {
 	var all []client.Object
 	for _, definition := range sources.CRDs(provider.SourceClusterK8s) {

@@ -21,22 +21,19 @@ import (
 )
 
 const (
-	// oldNamespace contains the objects of the old system. Its sample uses the same namespace.
 	oldNamespace = "kube-system"
-	// osmNamespace contains the user data of the old system.
 	osmNamespace = "cloud-init-settings"
-	// adopter is the name of the provider that adopts the instances.
-	adopter = "sim"
+	adopter      = "sim"
 )
 
-// oldFleet is a fleet of another system, with the cloud of its instances. It implements migration.Cloud.
+// oldFleet is a fleet of another system together with its instances. It implements migration.Cloud.
 type oldFleet struct {
 	machines, perSet, workers int
 
 	mu    sync.Mutex
 	uids  map[string]types.UID // of the old machines, by name
 	nodes map[string]types.UID
-	// owners are the Machines in the tags of the instances, by name.
+	// owners are the UIDs of the Machines in the tags of the instances, by name.
 	owners map[string]types.UID
 }
 
@@ -45,13 +42,11 @@ func newOldFleet(machines, perSet, workers int) *oldFleet {
 		nodes: map[string]types.UID{}, owners: map[string]types.UID{}}
 }
 
-// ownedBy is the label that the old system sets on its Nodes.
 const ownedBy = "machine-controller/owned-by"
 
-// idPrefix is the prefix of the provider IDs. The name of the machine follows.
+// idPrefix is followed by the name of the machine.
 const idPrefix = "sim:///"
 
-// create creates the objects of the sample for each deployment, with a Node for each machine.
 func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	sample := map[string]*unstructured.Unstructured{}
 	for _, o := range sources.Samples(provider.SourceClusterK8s)["healthy"] {
@@ -64,7 +59,6 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	if err := c.Create(ctx, account); err != nil {
 		return fmt.Errorf("create the account: %w", err)
 	}
-	// The machines of the sample have user data in a Secret, which the old system created.
 	osm := &corev1.Namespace{}
 	osm.Name = osmNamespace
 	if err := c.Create(ctx, osm); err != nil {
@@ -110,14 +104,13 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	return group.Wait()
 }
 
-// createLike creates a copy of an object of the sample.
 func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstructured.Unstructured, name, pool string,
 	owner *unstructured.Unstructured, replicas int) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(like)
 	if err != nil {
 		return nil, fmt.Errorf("encode the sample: %w", err)
 	}
-	// The names must be replaced everywhere, including the labels, the selectors and the name of the Node.
+	// Labels, selectors and the name of the Node also contain the name.
 	text = []byte(strings.NewReplacer(like.GetName(), name, `"workerset":"general"`, `"workerset":"`+pool+`"`).
 		Replace(string(text)))
 	o := &unstructured.Unstructured{}
@@ -144,7 +137,7 @@ func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstru
 	return o, nil
 }
 
-// adopt does the provider's work for unpaused Machines. It writes the final status only, and no intermediate status.
+// adopt does the provider's work for unpaused Machines, but writes only the final status.
 func (f *oldFleet) adopt(ctx context.Context, c client.Client, machines []unpausedMachine) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.workers)
@@ -173,8 +166,8 @@ func (f *oldFleet) CreateSettle() time.Duration { return 0 }
 
 func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { return nil }
 
-// Locate returns all instances for every description, because a cloud does not know from which description an instance
-// was created.
+// Locate returns all instances for every description: a cloud does not know from which description an instance was
+// created.
 func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,13 +197,11 @@ func (f *oldFleet) List(_ context.Context, req provider.ListRequest) (page provi
 func (f *oldFleet) Release(context.Context, provider.ReleaseRequest) error { return nil }
 func (f *oldFleet) Disown(context.Context, provider.DisownRequest) error   { return nil }
 
-// unpausedMachine is a Machine that the migrator has unpaused.
 type unpausedMachine struct {
 	name string
 	uid  types.UID
 }
 
-// counts are numbers of successful writes.
 type counts struct{ writes, status int }
 
 // countingClient counts the writes of the migrator, without dry runs.

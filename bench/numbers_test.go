@@ -37,7 +37,7 @@ func TestExponent(t *testing.T) {
 	}
 }
 
-// A machine with half the speed needs twice the time for a phase, but the phase has the same cost.
+// A machine with half the speed needs twice the time for the same cost.
 func TestGrowthIgnoresSpeedOfMachine(t *testing.T) {
 	var results []*result
 	for n, speed := range map[int]float64{300: 2, 1000: 2, 5000: 1} {
@@ -90,7 +90,6 @@ func TestProcFilesAreParsed(t *testing.T) {
 	}
 }
 
-// A phase ends with the last write to a Machine. The time of one Machine begins with the request that creates it.
 func TestPhaseCountsRequests(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	request := func(verb, resource, subresource, name string, code int, from, to time.Duration) auditlog.Request {
@@ -124,7 +123,6 @@ func TestPhaseCountsRequests(t *testing.T) {
 	}
 }
 
-// For each kind of write, the bare client sends as many writes as the bench counted.
 func TestScriptContainsAllWrites(t *testing.T) {
 	p := &phase{EventsPerMachine: 1.03, Writes: map[string]int{
 		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeDelete: 100,

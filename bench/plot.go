@@ -7,15 +7,14 @@ import (
 	"math"
 )
 
-// line contains the values of one line of a chart.
 type line struct {
 	name, colour string
 	dashed       bool
 	value        func(*result) float64
 }
 
-// plot renders time and processor time over the number of machines as SVG with logarithmic axes. Proportional growth
-// is a straight line with the slope of the dotted line.
+// plot draws time and processor time over the number of machines as SVG with logarithmic axes. The dotted line shows
+// proportional growth.
 func plot(results []*result, g growth) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+
@@ -61,7 +60,6 @@ func (a axis) at(v float64) float64 {
 	return (math.Log(v) - math.Log(a.low)) / (math.Log(a.high) - math.Log(a.low))
 }
 
-// axisOf returns an axis that contains all values.
 func axisOf(values []float64) axis {
 	a := axis{math.Inf(1), 0}
 	for _, v := range values {
@@ -140,7 +138,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	proportion(b, results, lines, px, py)
 }
 
-// proportion draws a line for proportional growth, which begins at the start of the first line.
+// proportion draws the line of proportional growth from the start of the first line.
 func proportion(b *bytes.Buffer, results []*result, lines []line, px, py func(float64) float64) {
 	if len(results) < 2 || len(lines) == 0 || lines[0].value(results[0]) <= 0 {
 		return

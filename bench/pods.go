@@ -14,11 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podsPerNode is the number of pods on each filler node.
 const podsPerNode = 500
 
-// fill creates pods on nodes that belong to no machine. If a process cached all pods, these pods would make the
-// memory of the cache visible.
+// fill creates pods on nodes without machines. They would become visible in the memory of a process that caches all
+// pods.
 func fill(ctx context.Context, target *rest.Config, pods int) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
@@ -48,7 +47,7 @@ func fill(ctx context.Context, target *rest.Config, pods int) error {
 	return group.Wait()
 }
 
-// podOf returns a pod with common fields: labels of its owner, environment, resources.
+// podOf returns a pod of realistic size.
 func podOf(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "filler",

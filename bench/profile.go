@@ -12,10 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// profileSpan is the number of seconds that one CPU profile covers.
+// profileSpan is the duration of one CPU profile in seconds.
 const profileSpan = 5
 
-// apiServer is the name of the API server in the names of profiles.
 const apiServer = "kube-apiserver"
 
 // profileSource is the address at which a process serves its profiles.
@@ -24,7 +23,6 @@ type profileSource struct {
 	client           *http.Client
 }
 
-// openProfiles collects the addresses of the profiles of the measured processes and of the API server.
 func (b *bench) openProfiles(ours map[string]string) error {
 	config := b.stack.Control.Config()
 	client, err := rest.HTTPClientFor(config)
@@ -38,8 +36,8 @@ func (b *bench) openProfiles(ours map[string]string) error {
 	return nil
 }
 
-// profile repeatedly stores CPU profiles of all profiled processes until stop is called. stop waits for the last CPU
-// profiles and stores heap profiles. Without --profiles, profile does nothing.
+// profile stores CPU profiles of all processes until stop is called. Then stop adds heap profiles. Without --profiles,
+// profile does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup
@@ -65,7 +63,7 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// save stores a profile. If a profile cannot be read, save prints a message and the run continues.
+// save stores a profile. An unreadable profile does not end the run.
 func (b *bench) save(ctx context.Context, from profileSource, path, file string) {
 	err := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+path, nil)

@@ -19,8 +19,6 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// These constants name the calls that the manager and the provider send for a single machine, as they appear in
-// the audit log.
 const (
 	callCreate     = "create machines.machinist.dev"
 	callPatch      = "patch machines.machinist.dev"
@@ -30,27 +28,27 @@ const (
 	callNodeDelete = "delete nodes"
 )
 
-// The constants below are the field managers of the writes. The API server records the fields of each manager
-// separately. This costs more than a single manager for all writes.
+// These are the field managers of the writes. Several managers cost more than one, because the API server records the
+// fields of each manager separately.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider
 	byNode     = "kubelet"
 )
 
-// replay only sends the writes of a phase: it reads, watches and decides nothing. It sends the writes of each machine
-// in their original order, and with the same field managers.
+// replay sends only the writes of a phase. It reads, watches and decides nothing. The writes keep their order per
+// machine and their field managers.
 type replay struct {
 	http    *http.Client
 	host    string
 	tape    *tape
 	workers int
-	// manager replaces the field managers of all writes, unless it is empty.
+	// manager overrides the field managers of all writes, unless it is empty.
 	manager string
 	sent    atomic.Int64
 }
 
-// script contains the number of writes of each kind. Each number is the sum for all machines.
+// script contains the number of writes of each kind, summed over all machines.
 type script struct {
 	n                                                               int
 	creates, patches, nodePatches, statuses                         int // of new machines
@@ -58,8 +56,8 @@ type script struct {
 	events                                                          int
 }
 
-// scriptOf returns the script for a measured phase. For each new machine, it contains one patch of the providerID and
-// one patch that applies the node template to the Node. All other patches of these kinds belong to deleted machines.
+// scriptOf returns the script of a measured phase. A new machine needs one patch of its providerID and one patch of its
+// Node. All other such patches belong to deleted machines.
 func scriptOf(n int, p *phase) script {
 	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], nodeDeletes: p.Writes[callNodeDelete],
 		events: int(p.EventsPerMachine*float64(n) + 0.5)}
@@ -73,7 +71,7 @@ func scriptOf(n int, p *phase) script {
 	return s
 }
 
-// share divides a total number of writes evenly among the machines, and returns the number for the i-th machine.
+// share divides a total evenly among the machines and returns the share of the i-th machine.
 func (s script) share(total, i int) int {
 	share := total / s.n
 	if i < total%s.n {
@@ -90,8 +88,7 @@ func newReplay(config *rest.Config, t *tape, workers int) (*replay, error) {
 	return &replay{http: client, host: config.Host, tape: t, workers: workers}, nil
 }
 
-// run sends the writes of the script and returns the duration. The functions created and removed return the names of
-// the new and the deleted machines.
+// run sends the script and returns the duration. The functions created and removed return the names of the machines.
 func (r *replay) run(ctx context.Context, s script, created, removed func(i int) string) (time.Duration, error) {
 	r.sent.Store(0)
 	begun := time.Now()
@@ -136,8 +133,7 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 			return err
 		}
 	}
-	// The kubelet sends this write. It is sent even if the Node is not measured, because the node template cannot
-	// be applied without the Node.
+	// The kubelet sends this write. The node template needs the Node even if the Node is not measured.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}
@@ -150,7 +146,7 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 	return r.statuses(ctx, s.share(s.statuses, i), machine, body(r.tape.status))
 }
 
-// statuses patches a status several times with different content.
+// statuses patches a status several times, each time with different content.
 func (r *replay) statuses(ctx context.Context, times int, machine string, status []byte) error {
 	for k := range times {
 		changed := bytes.Replace(status, []byte(`"message":"`), fmt.Appendf(nil, `"message":"%d `, k), 1)
@@ -185,7 +181,6 @@ func (r *replay) remove(ctx context.Context, s script, i int, name string) error
 	return r.send(ctx, byProvider, "PATCH", machine, r.tape.release)
 }
 
-// send sends one request with a field manager, if any. The request must succeed.
 func (r *replay) send(ctx context.Context, manager, method, path string, body []byte) error {
 	if manager = cmp.Or(r.manager, manager); manager != "" && method != http.MethodGet {
 		path += "?fieldManager=" + manager

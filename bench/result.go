@@ -6,7 +6,6 @@ import (
 	"text/tabwriter"
 )
 
-// result contains the costs of one fleet.
 type result struct {
 	Machines int `json:"machines"`
 	Pods     int `json:"pods"`
@@ -20,13 +19,13 @@ type result struct {
 
 // phase contains the costs of one change of the whole fleet.
 type phase struct {
-	// Seconds is the time from the change of the deployment to the response to the last write of a Machine. Writes
-	// of the status of sets and deployments may follow.
+	// Seconds is the time from the change of the deployment until the last write of a Machine is done. Later writes of
+	// sets and deployments do not count.
 	Seconds float64 `json:"seconds"`
-	// Speed is the speed of the machine during the phase: see speedometer.
+	// Speed is the speed of the computer during the phase: see speedometer.
 	Speed float64 `json:"speed"`
-	// Limit is the result of a bare client with the same writes. Independent is the result of a bare client that sends
-	// only the minimal writes that any machine management system needs.
+	// Limit is the result of a bare client with the same writes. Independent is the result of a bare client with the
+	// minimal writes of any machine management system.
 	Limit       limit `json:"limit"`
 	Independent limit `json:"independent_limit"`
 
@@ -36,61 +35,56 @@ type phase struct {
 	ReadsPerMachine     float64 `json:"reads_per_machine"`
 	MachinesCreated     int     `json:"machines_created"`
 
-	// CPUSeconds is the processor time of both processes, user and system.
+	// CPUSeconds is the processor time of the manager and the provider, user and system.
 	CPUSeconds         float64 `json:"cpu_seconds"`
 	ManagerCPUSeconds  float64 `json:"manager_cpu_seconds"`
 	ProviderCPUSeconds float64 `json:"provider_cpu_seconds"`
-	// Shares is the processor time of each process, including the control plane and the bench, until the fleet reached its
-	// new state.
+	// Shares is the processor time of each process, including the control plane and the bench.
 	Shares shares `json:"shares,omitempty"`
 
-	// AllocatedMiBPerMachine is the memory that the API server allocated until the end of the phase. Unlike the processor
-	// time, this measure of the work does not depend on the speed of the machine.
+	// AllocatedMiBPerMachine is the memory that the API server allocated in the phase. Unlike the processor time, it
+	// does not depend on the speed of the computer.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 
-	// OwnAllocatedMiB is the memory that both processes allocated, if this memory is measured.
+	// OwnAllocatedMiB is the memory that the manager and the provider allocated, if measured.
 	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
 
-	// P50Seconds and P99Seconds are percentiles of the time of one machine. The time begins with the request that
-	// creates or deletes the machine. It ends with the write that sets it to Running or removes its finalizer. In a
-	// rolling update, these are the times of the new machines.
+	// P50Seconds and P99Seconds are percentiles of the time of one machine. It begins with the create or delete
+	// request. It ends with the write that sets Running or removes the finalizer. A rolling update counts only the new
+	// machines.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
-	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". If there are several rounds, each
-	// number is the maximum of all rounds.
+	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". With several rounds, each number
+	// is their maximum.
 	Writes map[string]int `json:"writes"`
-	// Passes counts the passes by controller, if they are counted. If there are several rounds, each number is the maximum
-	// of all rounds.
+	// Passes counts the reconciles by controller, if measured. With several rounds, each number is their maximum.
 	Passes map[string]int `json:"passes,omitempty"`
-	// Reads counts the reads by call, such as "list pods". If there are several rounds, each number is the maximum of all
-	// rounds.
+	// Reads counts the reads by call, such as "list pods". With several rounds, each number is their maximum.
 	Reads map[string]int `json:"reads"`
 }
 
-// limit is the result of a bare client for the same phase, together with the comparison between the bare client and the
-// fleet.
+// limit is the result of a bare client for the same phase.
 type limit struct {
 	Seconds float64 `json:"seconds"`
-	// Speed is the speed of the machine while the bare client ran.
+	// Speed is the speed of the computer while the bare client ran.
 	Speed float64 `json:"speed"`
-	// Ratio is the fleet's time divided by the time of the bare client. EvenRatio is the ratio at equal speed of the
-	// machine.
+	// Ratio is the fleet's time divided by the time of the bare client. EvenRatio is corrected for the speed of the
+	// computer.
 	Ratio     float64 `json:"ratio"`
 	EvenRatio float64 `json:"even_ratio"`
-	// Rounds are the even ratios of all rounds, if there were several.
+	// Rounds are the even ratios of all rounds, if there are several.
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
-	// AllocatedMiBPerMachine is the memory that the API server allocated until the end of the phase. AllocationRatio is
-	// the memory that the API server allocated for the fleet, divided by AllocatedMiBPerMachine.
+	// AllocatedMiBPerMachine is the memory that the API server allocated for the bare client. AllocationRatio is the
+	// memory for the fleet divided by this memory.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 	AllocationRatio        float64 `json:"allocation_ratio"`
 	// Shares is the processor time of each process. The bench is the bare client.
 	Shares shares `json:"shares,omitempty"`
 }
 
-// compare sets the ratios.
 func (l *limit) compare(p *phase) {
 	if l.Seconds > 0 && l.Speed > 0 {
 		l.Ratio = p.Seconds / l.Seconds
@@ -101,7 +95,6 @@ func (l *limit) compare(p *phase) {
 	}
 }
 
-// idle contains the costs of a fleet that does not change.
 type idle struct {
 	Writes     int     `json:"writes"`
 	Seconds    float64 `json:"seconds"`
@@ -111,8 +104,8 @@ type idle struct {
 	Shares shares `json:"shares,omitempty"`
 }
 
-// memory contains the maximum resident sets of the processes. PeakMiB is their sum, although the maximums may have
-// occurred at different times.
+// memory contains the maximum resident sets of the processes. PeakMiB is their sum, although they may have occurred at
+// different times.
 type memory struct {
 	PeakMiB         float64 `json:"peak_mib"`
 	ManagerPeakMiB  float64 `json:"manager_peak_mib"`

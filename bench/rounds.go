@@ -1,7 +1,6 @@
 package main
 
-// meanOf returns the means of several rounds of one size, and the maximum of values that must not occur in any round.
-// The more rounds there are, the less a slow machine in one of them affects the result.
+// meanOf returns the means of several rounds of one size. Values that must not occur in any round are maximums.
 func meanOf(rounds []*result) *result {
 	if len(rounds) == 1 {
 		return rounds[0]
@@ -32,8 +31,7 @@ func meanOf(rounds []*result) *result {
 	return r
 }
 
-// meanPhase returns the mean values of one phase over several rounds. Each ratio is calculated from the sums of all
-// rounds.
+// meanPhase computes each ratio from the sums of all rounds.
 func meanPhase(rounds []*phase) phase {
 	var p phase
 	n := float64(len(rounds))
@@ -74,7 +72,6 @@ func meanPhase(rounds []*phase) phase {
 	return p
 }
 
-// meanLimit returns the mean values of one limit over several rounds.
 func meanLimit(rounds []*phase, selectFrom func(*phase) limit) limit {
 	var l limit
 	var seconds, work, limitWork, allocated float64

@@ -14,22 +14,20 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// shardsOptions are the flags of the subcommand shards.
 type shardsOptions struct {
 	options
 	each, shards int
 	settle       time.Duration
 }
 
-// shardsCommand measures, for both programs, the memory of one process for all machines, and the memory of one process
-// for each shard.
+// shardsCommand measures each program twice: as one process for all machines, and as one process per shard.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}
 	o.surge = "10%"
 	cmd := &cobra.Command{
 		Use:   "shards",
-		Short: "Measure the memory of a manager and a provider for all machines, and of one of each for each shard",
-		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
+		Short: "Measure the memory of one manager and provider for all machines, and of one pair for each shard",
+		Long: `Measure the memory of one manager and provider for all machines, and of one pair for each shard.
 
 A real control plane, manager and provider create the machines of one namespace. A server in front of the API server
 then shows copies of that namespace, and the measured processes connect to that server. So the programs are real, and
@@ -72,7 +70,6 @@ func (o *shardsOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// shardsBench is one run.
 type shardsBench struct {
 	*bench
 	o      *shardsOptions
@@ -105,7 +102,7 @@ func (o *shardsOptions) run(ctx context.Context, out io.Writer) error {
 	return shardsTable(out, results)
 }
 
-// prepare creates and records the machines of a namespace, and stops the processes that created the machines.
+// prepare creates and records the machines of one namespace, and then stops the processes.
 func (b *shardsBench) prepare(ctx context.Context) error {
 	b.printf("creating the %d machines to copy", b.o.each)
 	if _, err := b.awaitSettled(ctx); err != nil {
@@ -139,7 +136,7 @@ func (b *shardsBench) prepare(ctx context.Context) error {
 	return err
 }
 
-// measureAll measures each program in one process for all machines, and then in parallel processes for the shards.
+// measureAll measures each program as one process for all machines, and then as one process per shard.
 func (b *shardsBench) measureAll(ctx context.Context) (results []shardMemory, err error) {
 	for _, program := range []string{stack.Manager, stack.Provider} {
 		of, err := b.measureProgram(ctx, program)

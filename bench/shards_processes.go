@@ -21,8 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// measureProcesses runs one process of a program for each shard, waits until all of these processes are idle, and
-// returns their memory.
+// measureProcesses runs one process per shard, waits until all are idle, and returns their memory.
 func (b *shardsBench) measureProcesses(ctx context.Context, program string, shards []sharding.Shard) (
 	results []shardMemory, err error) {
 	kubeconfig := filepath.Join(b.stack.Dir(), "stand-in.kubeconfig")
@@ -43,7 +42,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 		}
 		args := []string{"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig,
 			"--health-probe-bind-address=" + probes,
-			// The leader must not change during the measurement because of a slow machine.
+			// A slow computer must not change the leader during the measurement.
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m",
 			fmt.Sprintf("--shards=%d", max(s.Count, 1)), fmt.Sprintf("--shard=%d", s.Index)}
 		name := fmt.Sprintf("%s-%d-of-%d", program, s.Index, max(s.Count, 1))
@@ -80,7 +79,6 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 	return results, err
 }
 
-// newProcess prepares a process of a program.
 func (b *shardsBench) newProcess(program, name string, args []string) (*child.Process, error) {
 	if program == stack.Provider {
 		args = append(args, "--hosts="+b.hosts.socket, "--every-instance")
@@ -89,7 +87,7 @@ func (b *shardsBench) newProcess(program, name string, args []string) (*child.Pr
 	return b.stack.NewManager(name, append(args, b.managerArgs...)...)
 }
 
-// machinesOf returns the number of machines in the namespaces of a shard.
+// machinesOf counts the machines in the namespaces of a shard.
 func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
 	for i := range b.copies.count {
 		if s.Owns(b.copies.namespaceOf(i)) {
@@ -99,10 +97,10 @@ func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
 	return n
 }
 
-// loadTimeout is how long a process may take to fill its caches.
+// loadTimeout limits the time that a process needs to fill its caches.
 const loadTimeout = 15 * time.Minute
 
-// awaitLoaded returns when a process holds its Lease and has filled its caches.
+// awaitLoaded waits until a process holds its Lease and has filled its caches.
 func (b *shardsBench) awaitLoaded(ctx context.Context, p *child.Process, probes, lease string) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -127,7 +125,7 @@ func (b *shardsBench) removeLeases(ctx context.Context) error {
 	return nil
 }
 
-// checkFilled returns an error if the process with the given probe address has not filled its caches yet.
+// checkFilled returns an error if the process has not filled its caches yet.
 func checkFilled(ctx context.Context, probes string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+probes+"/readyz?verbose", http.NoBody)
 	if err != nil {
@@ -148,11 +146,10 @@ func checkFilled(ctx context.Context, probes string) error {
 	return nil
 }
 
-// idleSample is how long a process is observed to see whether it is idle.
 const idleSample = 5 * time.Second
 
-// awaitIdle waits until a process is idle: it used less than 2 % of a processor for the settle time. The 2 % are for
-// the garbage collections that Go starts in idle processes.
+// awaitIdle waits until a process has used less than 2 % of a processor for the settle time. The garbage collections of
+// idle Go processes need up to 2 %.
 func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	for {
 		for _, during := range []time.Duration{min(idleSample, b.o.settle), b.o.settle} {
@@ -178,17 +175,16 @@ func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	}
 }
 
-// shardMemory is the memory of one process.
 type shardMemory struct {
 	Program string `json:"program"`
 	Shard   string `json:"shard"`
-	// Machines is the number of machines in its namespaces.
+	// Machines is the number of machines in the namespaces of the shard.
 	Machines int `json:"machines"`
-	// SettledMiB is the resident set of the process after it became idle. PeakMiB is its maximum resident set.
+	// SettledMiB is the resident set of the idle process. PeakMiB is its maximum resident set.
 	SettledMiB float64 `json:"settled_mib"`
 	PeakMiB    float64 `json:"peak_mib"`
-	// SettledRatio and PeakRatio are these values divided by the values of one process for all machines. For that process
-	// they are 0.
+	// SettledRatio and PeakRatio compare the memory with that of one process for all machines. For that process they
+	// are 0.
 	SettledRatio float64 `json:"settled_ratio,omitempty"`
 	PeakRatio    float64 `json:"peak_ratio,omitempty"`
 }
@@ -201,7 +197,6 @@ func (m *shardMemory) read(pid int) (err error) {
 	return err
 }
 
-// compare sets the ratios.
 func (m *shardMemory) compare(single shardMemory) {
 	m.SettledRatio, m.PeakRatio = m.SettledMiB/single.SettledMiB, m.PeakMiB/single.PeakMiB
 }

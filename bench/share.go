@@ -11,15 +11,12 @@ import (
 	"time"
 )
 
-// unaccounted is the key of the processor time that none of the measured processes used: the time of other processes
-// and the idle time.
+// unaccounted is the key of idle time and of the processor time of all other processes.
 const unaccounted = "rest"
 
-// shares is the processor time of each process in seconds. The remaining time of all processors has the key
-// unaccounted.
+// shares is the processor time of each process in seconds.
 type shares map[string]float64
 
-// startShares starts to measure shares. The returned function ends the measurement.
 func (b *bench) startShares() (end func() (shares, error), err error) {
 	begun := time.Now()
 	before, err := b.used()
@@ -36,7 +33,6 @@ func (b *bench) startShares() (end func() (shares, error), err error) {
 	}, nil
 }
 
-// used returns the processor time that each process has used so far.
 func (b *bench) used() (map[string]time.Duration, error) {
 	pids := map[string]int{"bench": os.Getpid()}
 	for _, p := range slices.Concat(b.stack.Control.Processes(), b.processes()) {
@@ -54,7 +50,7 @@ func (b *bench) used() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// sharesOf returns the processor time between two readings. It ignores processes that started or ended in between.
+// sharesOf returns the processor time between two readings. Processes that started or ended in between are ignored.
 func sharesOf(before, after map[string]time.Duration, took time.Duration, processors int) shares {
 	s := shares{}
 	left := took.Seconds() * float64(processors)
@@ -68,7 +64,6 @@ func sharesOf(before, after map[string]time.Duration, took time.Duration, proces
 	return s
 }
 
-// show writes the share of each process, starting with the largest.
 func (s shares) show(out io.Writer, title string) {
 	var all float64
 	for _, seconds := range s {
@@ -90,7 +85,6 @@ func (s shares) show(out io.Writer, title string) {
 	fmt.Fprintln(out)
 }
 
-// add adds the shares of one round to a mean of n rounds.
 func (s *shares) add(round shares, n int) {
 	for name, seconds := range round {
 		if *s == nil {

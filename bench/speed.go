@@ -11,38 +11,35 @@ import (
 )
 
 const (
-	// speedPause is the time between two samples of the machine's speed. The samples take a hundredth of one core.
-	speedPause = 250 * time.Millisecond
-	// samplePieces is the number of pieces of work in one sample.
+	// speedPause is the time between two samples. The samples take a hundredth of one core.
+	speedPause   = 250 * time.Millisecond
 	samplePieces = 100
 )
 
-// speedometer measures the speed of the machine while another measurement runs. On shared hardware, the speed can
-// drop by half within minutes, because other virtual machines use the same core. The steal time that the kernel
-// reports does not include this effect. The speedometer repeats a fixed piece of work and measures the processor
-// time that it needs. The work fits into the core's own cache, so that the measured processes do not slow it down
-// through shared caches.
+// speedometer measures the speed of the computer during another measurement. On shared hardware, other virtual machines
+// can halve the speed of a core within minutes. The kernel does not report this as steal time. The speedometer repeats
+// a fixed piece of work and measures its processor time. The work fits into the core's own cache, so the measured
+// processes do not slow it down.
 type speedometer struct {
 	work pieceOfWork
 	done chan struct{}
 	mean chan float64
 }
 
-// newSpeedometer starts to measure.
 func newSpeedometer() *speedometer {
 	s := &speedometer{work: newPieceOfWork(), done: make(chan struct{}), mean: make(chan float64, 1)}
 	go s.run()
 	return s
 }
 
-// stop ends the measurement. It returns the mean number of pieces of work that take one second of processor time.
+// stop returns the mean number of pieces of work per second of processor time.
 func (s *speedometer) stop() float64 {
 	close(s.done)
 	return <-s.mean
 }
 
 func (s *speedometer) run() {
-	runtime.LockOSThread() // The processor time that run measures is the time of this thread.
+	runtime.LockOSThread() // threadTime measures only the current thread.
 	defer runtime.UnlockOSThread()
 	var sum float64
 	for n := 1.0; ; n++ {
@@ -56,9 +53,9 @@ func (s *speedometer) run() {
 	}
 }
 
-// sample returns the number of pieces of work that take one second of processor time.
+// sample returns the number of pieces of work per second of processor time.
 func (s *speedometer) sample() float64 {
-	s.work.do() // This call fills the processor's caches.
+	s.work.do() // warms up the processor's caches
 	begun := threadTime()
 	for range samplePieces {
 		s.work.do()
@@ -66,7 +63,6 @@ func (s *speedometer) sample() float64 {
 	return samplePieces / (threadTime() - begun).Seconds()
 }
 
-// threadTime returns the processor time that the current thread has used.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -75,7 +71,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a JSON text. Its validation is the work, which allocates no memory.
+// pieceOfWork is a JSON text. Validating it is the work, which allocates no memory.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

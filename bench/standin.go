@@ -23,23 +23,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn is a server in front of an API server. It responds to lists and watches of copied kinds with the copies, and
-// forwards all other requests. So a fleet of any size exists immediately, and takes memory only in the processes that
-// cache the fleet. The copies never change.
+// standIn serves the copies of recorded objects in front of an API server, and forwards all other requests. So a fleet
+// of any size exists immediately. Only the processes that cache the fleet need memory for it. The copies never change.
 type standIn struct {
 	copies  *copies
 	server  *httptest.Server
 	backend http.Handler
 
 	mu sync.Mutex
-	// writeErr is an error about the first request that tried to change a copy, or nil. If a process sent such a request,
-	// the fleet has not settled.
+	// writeErr describes the first request that tried to change a copy. Such a request shows that the fleet has not
+	// settled.
 	writeErr error
-	// forwarded counts the forwarded requests by method, except those for Leases.
+	// forwarded counts the forwarded requests by method, without those for Leases.
 	forwarded map[string]int
 }
 
-// newStandIn starts a stand-in for the API server of config, with the permissions of config.
+// newStandIn starts a stand-in that forwards requests with the permissions of config.
 func newStandIn(c *copies, config *rest.Config) (*standIn, error) {
 	to, err := url.Parse(config.Host)
 	if err != nil {
@@ -50,7 +49,7 @@ func newStandIn(c *copies, config *rest.Config) (*standIn, error) {
 		return nil, fmt.Errorf("create the stand-in for the API server: %w", err)
 	}
 	s := &standIn{copies: c, forwarded: map[string]int{}, backend: &httputil.ReverseProxy{Transport: transport,
-		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // Processes that stop cancel their requests.
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // Stopping processes cancel their requests.
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}}
 	s.server = httptest.NewUnstartedServer(s)
 	// API servers use HTTP/2, too.
@@ -59,7 +58,6 @@ func newStandIn(c *copies, config *rest.Config) (*standIn, error) {
 	return s, nil
 }
 
-// config returns a client configuration for the stand-in.
 func (s *standIn) config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
 	return &rest.Config{Host: s.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
@@ -70,8 +68,7 @@ func (s *standIn) close() {
 	s.server.Close()
 }
 
-// checkSettled returns an error if a process tried to change a copy. Otherwise it returns the number of forwarded
-// requests.
+// checkSettled returns the number of forwarded requests, or an error if a process tried to change a copy.
 func (s *standIn) checkSettled() (forwarded string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +87,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	switch {
-	// A client that lists with limit 1 only checks whether it has the permission.
+	// A list with limit 1 is only a check of the permission.
 	case r.Method != http.MethodGet || end == 0 || ns != "" && !copied || query.Get("limit") == "1":
 		s.forward(w, r, resource, copied)
 	case name != "":
@@ -119,8 +116,7 @@ func (s *standIn) forward(w http.ResponseWriter, r *http.Request, resource strin
 	s.backend.ServeHTTP(w, r)
 }
 
-// parsePath returns the resource and the namespace of a path, and the name if it is the path of one object. A
-// subresource is part of the name.
+// parsePath splits the path of a request. The name is empty for lists. A subresource is part of the name.
 func parsePath(path string) (resource, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -137,8 +133,7 @@ func parsePath(path string) (resource, namespace, name string) {
 	return parts[0], namespace, strings.Join(parts[1:], "/")
 }
 
-// answerList responds with the objects with the indexes first to end-1. If the query has a limit, it responds with one
-// page of these objects.
+// answerList responds with the objects from first to end-1, in pages if the query has a limit.
 func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
 	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {
@@ -162,8 +157,7 @@ func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource stri
 		"metadata": meta, "items": items})
 }
 
-// watch sends all existing objects if the client requests them. It then keeps the connection open without further
-// events until the client disconnects.
+// watch sends the existing objects if the client requests them. No further events follow until the client disconnects.
 func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
 	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {
@@ -195,24 +189,21 @@ func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resou
 	<-ctx.Done()
 }
 
-// metadataOnly reports whether a request asks only for the metadata of objects.
 func metadataOnly(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
 func fullObject(object []byte) []byte { return object }
 
-// metadataOf returns only the metadata of an object.
 func metadataOf(object []byte) []byte {
 	var parsed struct {
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	_ = json.Unmarshal(object, &parsed) // The JSON was encoded in this process.
+	_ = json.Unmarshal(object, &parsed) // This process encoded the JSON.
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"PartialObjectMetadata","metadata":%s}`, metav1.SchemeGroupVersion,
 		parsed.Metadata)
 }
 
-// jsonEvents sends watch events as JSON.
 func jsonEvents(w http.ResponseWriter) func(eventType string, object []byte) error {
 	return func(eventType string, object []byte) error {
 		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", eventType, object)
@@ -220,7 +211,7 @@ func jsonEvents(w http.ResponseWriter) func(eventType string, object []byte) err
 	}
 }
 
-// nodeEvents sends watch events of Nodes in the format of an API server for clients that prefer protobuf.
+// nodeEvents sends watch events of Nodes as protobuf.
 func nodeEvents(w http.ResponseWriter) func(eventType string, object []byte) error {
 	codecs := clientgoscheme.Codecs
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)

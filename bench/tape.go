@@ -16,23 +16,21 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// anyName and anyID are placeholders in the bodies of a tape for the values that differ in each machine.
+// These placeholders in a tape stand for values that differ between machines.
 const (
 	anyName = "bench-recorded-name"
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// withoutManagedFields is the part of a patch that clears the managed fields. The patch that sets the provider ID
-// contains it.
+// withoutManagedFields is the part of the patch of the provider ID that clears the managed fields.
 const withoutManagedFields = `,"managedFields":[{}]`
 
-// tape contains the bodies of the requests in a machine's life. Their kinds, fields and sizes are those of a measured
-// machine.
+// tape contains the request bodies of a machine's life, with the fields and sizes of a measured machine.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
 }
 
-// newTape records a tape of a running machine.
+// newTape records the tape of a running machine.
 func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
@@ -76,7 +74,7 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
-		// Kubernetes' own controllers remove the taint of new nodes, as in a measured run.
+		// The taint of new nodes is absent: Kubernetes' own controllers remove it.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": machinistKeys(node.GetLabels()),
 				"annotations": machinistKeys(node.GetAnnotations())},
@@ -88,14 +86,12 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	return t, nil
 }
 
-// machinistKeys returns only the entries whose keys belong to Machinist.
 func machinistKeys(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.Contains(key, v1beta1.GroupName) })
 	return out
 }
 
-// event returns an Event of the usual size.
 func event(name string) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"firstTimestamp":%q,"lastTimestamp":%[3]q,"count":1,`+

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ticks is the number of ticks per second in /proc, which Linux fixes for all programs.
+// ticks is the number of clock ticks per second in /proc. Linux fixes it for all programs.
 const ticks = 100
 
-// cpuOf returns the processor time of a process, user and system.
+// cpuOf returns the user and system time of a process.
 func cpuOf(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -21,7 +21,7 @@ func cpuOf(pid int) (time.Duration, error) {
 }
 
 func parseCPU(stat string) (time.Duration, error) {
-	// The name of the program, in parentheses, may contain spaces and parentheses.
+	// The program name may contain spaces and parentheses.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("read processor time: %q has too few fields", stat)
@@ -37,10 +37,8 @@ func parseCPU(stat string) (time.Duration, error) {
 	return time.Duration(sum) * time.Second / ticks, nil
 }
 
-// peakOf returns the maximum resident set of a process in MiB.
 func peakOf(pid int) (float64, error) { return statusOf(pid, "VmHWM") }
 
-// residentOf returns the current resident set of a process in MiB.
 func residentOf(pid int) (float64, error) { return statusOf(pid, "VmRSS") }
 
 func statusOf(pid int, field string) (float64, error) {
@@ -51,7 +49,7 @@ func statusOf(pid int, field string) (float64, error) {
 	return parseStatus(string(status), field)
 }
 
-// parseStatus reads a field that is given in kB, and returns its value in MiB.
+// parseStatus reads a field in kB and returns MiB.
 func parseStatus(status, field string) (float64, error) {
 	for line := range strings.Lines(status) {
 		if rest, ok := strings.CutPrefix(line, field+":"); ok {

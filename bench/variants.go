@@ -19,19 +19,19 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// propagationDelay is how long the API server takes to apply a changed definition or policy.
+// propagationDelay is how long the API server needs to apply a changed definition or policy.
 const propagationDelay = 5 * time.Second
 
-// variant is one way to send the writes. It avoids or adds one source of cost.
+// variant is one way to send the writes. Each variant avoids or adds one source of cost.
 type variant struct {
 	key, name string
-	// against is the key of the variant with which this variant is compared. Empty means the first variant.
+	// against is the key of the variant to compare with. Empty means the first variant.
 	against string
-	// users creates the clients by field manager. The client with an empty name is an administrator.
+	// users creates the clients by field manager. The empty name stands for an administrator.
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster until undo is called. Nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// least is true if the variant sends the minimal writes, as in the independent limit.
+	// least selects the minimal writes of the independent limit.
 	least bool
 }
 
@@ -50,7 +50,6 @@ var variants = []variant{
 	{key: "watch", name: "4 more watches", users: processUsers, apply: withWatches(4)},
 }
 
-// variantKeys lists the keys of all variants.
 func variantKeys() string {
 	keys := make([]string, len(variants))
 	for i, v := range variants {
@@ -59,8 +58,8 @@ func variantKeys() string {
 	return strings.Join(keys, ", ")
 }
 
-// chosenVariants returns the variants with these keys and those for their comparison, in the usual order. Without
-// keys, it returns all.
+// chosenVariants returns the variants with these keys and those that they are compared with. Without keys, it returns
+// all.
 func chosenVariants(keys []string) ([]variant, error) {
 	if len(keys) == 0 {
 		return variants, nil
@@ -76,7 +75,7 @@ func chosenVariants(keys []string) ([]variant, error) {
 	return slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return !wanted[v.name] }), nil
 }
 
-// processUsers returns the users that write in an installation.
+// processUsers returns the users of a normal installation.
 func processUsers(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	return replays(t, workers, map[string]func() (*rest.Config, error){
 		byManager:  func() (*rest.Config, error) { return b.stack.Control.UserConfig(stack.Manager, stack.ProcessGroup) },
@@ -85,7 +84,7 @@ func processUsers(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	})
 }
 
-// administratorOnly returns one administrator for all writes.
+// administratorOnly sends all writes as one administrator.
 func administratorOnly(name string) func(*bench, *tape, int) (map[string]*replay, error) {
 	return func(b *bench, t *tape, workers int) (map[string]*replay, error) {
 		admin := func() (*rest.Config, error) { return b.stack.Control.UserConfig(name, "system:masters") }
@@ -93,15 +92,15 @@ func administratorOnly(name string) func(*bench, *tape, int) (map[string]*replay
 	}
 }
 
-// withManagedFields returns the users that write in an installation. The writes of these users do not clear the managed
-// fields of Machines.
+// withManagedFields returns the users of a normal installation. Their writes do not clear the managed fields of
+// Machines.
 func withManagedFields(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	other := *t
 	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)
 	return processUsers(b, &other, workers)
 }
 
-// oneManager returns an administrator that uses one field manager for all writes.
+// oneManager sends all writes as one administrator with one field manager.
 func oneManager(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	users, err := administratorOnly("bench")(b, t, workers)
 	for _, r := range users {
@@ -124,7 +123,6 @@ func replays(t *tape, workers int, configs map[string]func() (*rest.Config, erro
 	return out, nil
 }
 
-// withChangedSchema applies a change to the schema of Machine.
 func withChangedSchema(change func(map[string]any) map[string]any) func(context.Context, *bench) (func() error, error) {
 	return func(ctx context.Context, b *bench) (func() error, error) {
 		set := func(schema func(map[string]any) map[string]any) error {
@@ -158,7 +156,6 @@ func withChangedSchema(change func(map[string]any) map[string]any) func(context.
 	}
 }
 
-// withoutRules removes the CEL rules.
 func withoutRules(schema map[string]any) map[string]any {
 	delete(schema, "x-kubernetes-validations")
 	for _, value := range schema {
@@ -173,7 +170,6 @@ func withoutSchema(map[string]any) map[string]any {
 	return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 }
 
-// withoutPolicies deletes the bindings of all admission policies.
 func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	bindings := &unstructured.UnstructuredList{}
 	bindings.SetAPIVersion("admissionregistration.k8s.io/v1")
@@ -198,8 +194,7 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	}, errors.Join(errs...)
 }
 
-// defineMinimalKind creates the kind of the independent limit. The kind is not deleted again, because only the
-// independent limit writes objects of this kind.
+// defineMinimalKind creates the kind of the independent limit. The kind may stay, because other variants do not use it.
 func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	users, err := administratorOnly("bench")(b, nil, 1)
 	if err != nil {
@@ -213,7 +208,7 @@ func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	return func() error { return nil }, err
 }
 
-// withWatches opens n watches, half of them of Machines and half of Nodes.
+// withWatches opens n watches, half of them for Machines and half for Nodes.
 func withWatches(n int) func(context.Context, *bench) (func() error, error) {
 	return func(ctx context.Context, b *bench) (func() error, error) {
 		watching, end := context.WithCancel(ctx)

@@ -31,7 +31,7 @@ func TestChosenVariantsIncludeComparisons(t *testing.T) {
 func TestCostsAreMediansAtEqualSpeed(t *testing.T) {
 	kind := writeKinds[0].name
 	costs := writeSamples{
-		{kind, "a", 100, 7, 1}, {kind, "a", 50, 8, 2}, {kind, "a", 900, 9, 3}, // The same work, with one disturbed sample.
+		{kind, "a", 100, 7, 1}, {kind, "a", 50, 8, 2}, {kind, "a", 900, 9, 3}, // one disturbed sample
 		{kind, "b", 20, 4, 2},
 	}.costs()
 	if got := costs[0]; got.Write != kind || got.Microseconds["a"] != 50 || got.Microseconds["b"] != 20 ||

@@ -12,24 +12,18 @@ import (
 	"strings"
 )
 
-// These are metrics of a process.
 const (
-	// passesCounted is the metric that counts the passes of controllers, by controller and result.
 	passesCounted = "controller_runtime_reconcile_total{"
-	// bytesCounted is the metric with the number of bytes that the process has allocated.
-	bytesCounted = "go_memstats_alloc_bytes_total "
+	bytesCounted  = "go_memstats_alloc_bytes_total "
 )
 
-// work is the total work of both processes so far.
+// work is the work of the manager and the provider so far.
 type work struct {
-	// passes are the passes by controller.
-	passes map[string]int
-	// allocated is in bytes.
+	passes    map[string]int
 	allocated float64
 }
 
-// countWork returns the work of both processes so far. Without --passes it returns nil, because serving metrics takes
-// memory.
+// countWork returns nil without --passes, because serving metrics takes memory.
 func (b *bench) countWork(ctx context.Context) (*work, error) {
 	if !b.passes {
 		return nil, nil
@@ -59,8 +53,7 @@ func workOf(ctx context.Context, address string, into *work) error {
 	return into.read(response.Body)
 }
 
-// read adds the numbers of passes and the allocated bytes from the metrics of one process. For each controller, it adds
-// up the passes of all results.
+// read adds the metrics of one process. It sums the reconciles of a controller over all results.
 func (w *work) read(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
@@ -87,7 +80,7 @@ func (w *work) read(metrics io.Reader) error {
 	return lines.Err()
 }
 
-// workBetween stores the work of both processes between two counts, and returns a description of this work.
+// workBetween stores the work between two counts and describes it.
 func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""

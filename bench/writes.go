@@ -16,17 +16,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// writesOptions are the flags of the subcommand writes.
 type writesOptions struct {
 	options
-	// times is the number of writes of each kind in one round.
 	times int
 	// only lists the keys of the variants to measure. Empty means all.
 	only []string
 }
 
-// writesCommand measures how much each kind of write costs the API server and etcd, and how much each source
-// contributes to this cost.
+// writesCommand measures what each kind of write costs the API server and etcd, and which sources contribute.
 func writesCommand() *cobra.Command {
 	o := &writesOptions{}
 	o.surge = "10%"
@@ -59,13 +56,12 @@ func writesCommand() *cobra.Command {
 	return cmd
 }
 
-// writeCost is the cost of one kind of write.
 type writeCost struct {
 	Write string `json:"write"`
 	// Microseconds is the processor time of kube-apiserver and etcd by variant.
 	Microseconds map[string]float64 `json:"microseconds"`
-	// KiB is the memory that kube-apiserver allocates, by variant. It hardly changes from run to run, whatever the load
-	// of the machine. A third of the processor time is spent on memory.
+	// KiB is the memory that kube-apiserver allocates, by variant. It hardly depends on the load of the computer. A
+	// third of the processor time is spent on memory.
 	KiB map[string]float64 `json:"kib"`
 }
 
@@ -107,8 +103,8 @@ func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant
 	return err
 }
 
-// measure sends all kinds of writes in each variant, round by round. If it is interrupted, it returns the costs of
-// the complete rounds.
+// measure sends all kinds of writes in each variant, round by round. After an interruption, it returns the costs of the
+// complete rounds.
 func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen []variant) ([]writeCost, error) {
 	var all writeSamples
 	for round := range o.rounds {
@@ -128,7 +124,6 @@ func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen [
 	return all.costs(), nil
 }
 
-// variant sends all kinds of writes in one variant.
 func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v variant, round int, to *writeSamples) (
 	err error) {
 	users, err := v.users(b, t, o.workers)
@@ -142,7 +137,7 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 		}
 		defer func() {
 			if ctx.Err() != nil {
-				return // The cluster will be removed, and it can no longer be read.
+				return // The cluster is about to be removed and cannot be read anymore.
 			}
 			if e := undo(); e != nil {
 				err = errors.Join(err, fmt.Errorf("undo variant %q: %w", v.name, e))
@@ -170,8 +165,7 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 	return nil
 }
 
-// writeSample is the cost of one kind of write in one variant and round, in microseconds and KiB, with the speed of
-// the machine.
+// writeSample is the cost of one kind of write in one variant and round.
 type writeSample struct {
 	write, variant         string
 	cost, allocated, speed float64
@@ -179,7 +173,7 @@ type writeSample struct {
 
 type writeSamples []writeSample
 
-// costs returns the medians of all rounds at the mean speed of the machine.
+// costs returns the medians of all rounds, corrected for the speed of the computer.
 func (all writeSamples) costs() []writeCost {
 	if len(all) == 0 {
 		return nil
@@ -205,9 +199,8 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost sends a kind of write many times. It returns the processor time of one write in microseconds, and the
-// memory of one write in KiB. reading is the number of bytes that the API server allocates for one reading of the
-// allocated memory.
+// cost sends a kind of write many times. It returns the microseconds of processor time and the KiB of memory per write.
+// reading is the number of bytes that the API server allocates to serve one heap profile.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string, reading float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
@@ -241,7 +234,6 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map
 	return float64((after - before).Microseconds()) / times, (allocated - allocatedBefore - reading) / 1024 / times, err
 }
 
-// serversCPU returns the processor time that kube-apiserver and etcd have used.
 func serversCPU(b *bench) (sum time.Duration, err error) {
 	for _, pid := range b.stack.Control.ServerPIDs() {
 		used, err := cpuOf(pid)
@@ -253,13 +245,13 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is either a kind of write in a machine's life, or the read that precedes the deletion.
+// writeKind is a write in a machine's life, or the read before the deletion.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
 }
 
-// writeKinds are in the order of a machine's life.
+// writeKinds follows the order of a machine's life.
 var writeKinds = []writeKind{
 	{"create Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, byManager, http.MethodPost, machinesPath, as.tape.bodyFor(as.tape.machine, machine))
@@ -299,7 +291,7 @@ var writeKinds = []writeKind{
 	}},
 }
 
-// writeTable writes a table with the cost of each kind of write, and with the differences between the variants.
+// writeTable prints the cost of each kind of write and the differences between the variants.
 func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, table := range []struct {
@@ -326,7 +318,7 @@ func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	_ = w.Flush()
 }
 
-// bodyFor returns a recorded body in which the placeholders are replaced with the values of the named machine.
+// bodyFor replaces the placeholders of a recorded body with the values of the named machine.
 func (t *tape) bodyFor(recorded []byte, name string) []byte {
 	return []byte(strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(recorded)))
 }

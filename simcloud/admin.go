@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Admin is a client of the admin API, which the operator of the simulation uses. It is safe for concurrent use, and
-// returns the same kinds of errors as Client. Fault rules do not apply to it.
+// Admin is a client of the admin API, for the operator of the simulation. It is safe for concurrent use and returns the
+// same kinds of errors as Client. Fault rules do not affect Admin.
 type Admin struct{ t *transport }
 
 // NewAdmin returns an admin client. Config.Token is the admin token. NewAdmin does not connect.
@@ -37,8 +37,7 @@ func (a *Admin) ListFaults(ctx context.Context) ([]FaultRule, error) {
 	return out.Faults, err
 }
 
-// RemoveFault removes a rule. If the cloud has already removed the rule because it reached its count, the code is
-// CodeNotFound.
+// RemoveFault removes a rule. If the rule was already removed because it reached its count, the code is CodeNotFound.
 func (a *Admin) RemoveFault(ctx context.Context, id string) error {
 	return a.do(ctx, call{
 		operation: "RemoveFault", method: http.MethodDelete,
@@ -46,7 +45,7 @@ func (a *Admin) RemoveFault(ctx context.Context, id string) error {
 	})
 }
 
-// ClearFaults removes all rules. Faults of instances stay.
+// ClearFaults removes all rules, but not the faults of instances.
 func (a *Admin) ClearFaults(ctx context.Context) error {
 	return a.do(ctx, call{
 		operation: "ClearFaults", method: http.MethodDelete,
@@ -63,7 +62,7 @@ func (a *Admin) AddInstanceFault(ctx context.Context, id string, fault InstanceF
 	}))
 }
 
-// Settings returns the settings.
+// Settings returns the current settings.
 func (a *Admin) Settings(ctx context.Context) (*Settings, error) {
 	var out Settings
 	return result(&out, a.do(ctx, call{
@@ -125,22 +124,21 @@ func (a *Admin) Dump(ctx context.Context) (*Dump, error) {
 	}))
 }
 
-// FaultList is the answer to ListFaults.
+// FaultList is the result of ListFaults.
 type FaultList struct {
 	Faults []FaultRule `json:"faults"`
 }
 
-// Capacity is the body of SetCapacity.
+// Capacity is the request body of SetCapacity.
 type Capacity struct {
 	Instances *int `json:"instances"`
 }
 
-// Token is the body of SetToken.
+// Token is the request body of SetToken.
 type Token struct {
 	Token string `json:"token"`
 }
 
-// do sends a call. The path of the call is relative to the root path of the admin API.
 func (a *Admin) do(ctx context.Context, call call) error {
 	return a.t.do(ctx, "admin/v1", call)
 }

@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// Client is the API of customers. It is safe for concurrent use. Every call returns an *Error if the cloud returned an
-// error, and a *ConnectionError if there was no usable answer.
+// Client is a client of the customer API. It is safe for concurrent use. Calls return an *Error for an error of the
+// cloud, and a *ConnectionError if there was no usable answer.
 type Client struct{ t *transport }
 
-// New returns a client. It does not connect.
+// New returns a client without connecting to the cloud.
 func New(cfg Config) (*Client, error) {
 	t, err := newTransport(cfg)
 	if err != nil {
@@ -21,7 +21,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{t: t}, nil
 }
 
-// CreateInstance requests an instance. It returns the instance immediately, usually in the state pending.
+// CreateInstance requests an instance and returns it immediately, usually in the state pending.
 func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -30,7 +30,7 @@ func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) 
 	}))
 }
 
-// GetInstance returns an instance. A terminated instance can be read for some time. After that, the code is
+// GetInstance returns an instance. A terminated instance stays readable for some time; after that, the code is
 // CodeNotFound.
 func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
@@ -40,7 +40,7 @@ func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) 
 	}))
 }
 
-// ListInstances returns one page.
+// ListInstances returns one page of instances.
 func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (*InstanceList, error) {
 	var out InstanceList
 	return result(&out, c.do(ctx, call{
@@ -49,7 +49,7 @@ func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// Instances iterates over the instances on all pages. It makes one call for each page. It ends with the first error.
+// Instances iterates over the instances of all pages, with one call per page. It stops at the first error.
 func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.Seq2[*Instance, error] {
 	return func(yield func(*Instance, error) bool) {
 		for {
@@ -70,8 +70,8 @@ func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.
 	}
 }
 
-// DeleteInstance requests the deletion of an instance. It returns the instance immediately, usually in the state
-// shutting-down. A repeated call succeeds as long as the instance is readable. After that, the code is CodeNotFound.
+// DeleteInstance requests the deletion of an instance. It returns immediately, usually with the instance in the state
+// shutting-down. Repeated calls succeed while the instance is readable. After that, the code is CodeNotFound.
 func (c *Client) DeleteInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -80,8 +80,8 @@ func (c *Client) DeleteInstance(ctx context.Context, id string) (*Instance, erro
 	}))
 }
 
-// UpdateInstance changes type, image or kubelet version in place. If the instance is not running or stopped, the code
-// is CodeConflict.
+// UpdateInstance changes the type, image or kubelet version in place. The code is CodeConflict unless the instance is
+// running or stopped.
 func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -90,8 +90,8 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 	}))
 }
 
-// UpdateTags merges and removes tags. If the instance is terminated, or if the request's condition is false, the code
-// is CodeConflict.
+// UpdateTags merges and removes tags. The code is CodeConflict if the instance is terminated or the condition of the
+// request is not met.
 func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -119,8 +119,7 @@ func (c *Client) DeleteAddress(ctx context.Context, id string) error {
 	})
 }
 
-// ConsoleOutput returns the output of the machine on its serial console. If the output is long, only its end is
-// returned.
+// ConsoleOutput returns the end of the output on the serial console of the machine.
 func (c *Client) ConsoleOutput(ctx context.Context, id string) (string, error) {
 	var out Console
 	err := c.do(ctx, call{
@@ -160,7 +159,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	return out.Images, err
 }
 
-// Names of operations in faults, statistics and connection errors.
+// These are the names of operations in faults, statistics and connection errors.
 const (
 	OperationCreateInstance    = "CreateInstance"
 	OperationGetInstance       = "GetInstance"
@@ -176,16 +175,16 @@ const (
 	OperationListImages        = "ListImages"
 )
 
-// ChangesOnly stands for all operations that change something, in FaultRule.Operation.
+// ChangesOnly selects all operations that change something, in FaultRule.Operation.
 const ChangesOnly = "changes"
 
-// Changes returns the operations that change something.
+// Changes returns the names of all operations that change something.
 func Changes() []string {
 	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
 		OperationDeleteAddress}
 }
 
-// Operations returns the operations to which faults apply and that statistics count.
+// Operations returns the names of all operations that faults can affect and statistics count.
 func Operations() []string {
 	return []string{
 		OperationCreateInstance, OperationGetInstance, OperationListInstances, OperationDeleteInstance,
@@ -194,27 +193,27 @@ func Operations() []string {
 	}
 }
 
-// Console is the answer to ConsoleOutput.
+// Console is the result of ConsoleOutput.
 type Console struct {
 	Output string `json:"output"`
 }
 
-// RegionList is the answer to ListRegions.
+// RegionList is the result of ListRegions.
 type RegionList struct {
 	Regions []Region `json:"regions"`
 }
 
-// InstanceTypeList is the answer to ListInstanceTypes.
+// InstanceTypeList is the result of ListInstanceTypes.
 type InstanceTypeList struct {
 	InstanceTypes []InstanceType `json:"instanceTypes"`
 }
 
-// ImageList is the answer to ListImages.
+// ImageList is the result of ListImages.
 type ImageList struct {
 	Images []Image `json:"images"`
 }
 
-// query returns the options as URL parameters. A tag is "key=value", or "key" for any value.
+// query encodes a tag as "key=value", or as "key" for any value.
 func (o ListInstancesOptions) query() url.Values {
 	q := url.Values{}
 	for key, value := range o.Tags {
@@ -239,12 +238,10 @@ func (o ListInstancesOptions) query() url.Values {
 	return q
 }
 
-// do sends a call. The path of the call is relative to the root path of the customer API.
 func (c *Client) do(ctx context.Context, call call) error {
 	return c.t.do(ctx, "v1", call)
 }
 
-// result returns out if err is nil, and nil otherwise.
 func result[T any](out *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

@@ -1,13 +1,12 @@
 // Package simcloud contains the wire types of the simulated cloud and a client for its HTTP API.
 //
-// The simulated cloud is a separate process (command simcloud) with durable state. It offers instances as
-// infrastructure clouds do: creation and deletion are asynchronous and idempotent, quotas and capacity run out, reads
-// may lag behind writes, and calls fail. An instance that has booted behaves like a machine with a kubelet: it reads
-// its user data, joins the cluster that is named there, and simulates the pods bound to it.
+// The simulated cloud is a separate process (command simcloud) with durable state. It behaves like an infrastructure
+// cloud: creation and deletion are asynchronous and idempotent. Quotas and capacity run out, reads may lag behind
+// writes, and calls fail. A booted instance behaves like a machine with a kubelet: it reads its user data, joins the
+// cluster, and simulates the pods bound to it.
 //
-// [Client] is the API of customers, who authenticate with the token of an account. [Admin] is the API of the operator
-// of the simulation: faults, settings, limits, statistics and a full dump.
+// [Client] calls the customer API with the token of an account. [Admin] calls the admin API: faults, settings, limits,
+// statistics and a full dump.
 //
-// Neither client retries. There is one exception in net/http: it repeats a GET request if the server has closed the
-// idle connection that the request uses.
+// Neither client retries. Only net/http repeats a GET request if the server has closed the idle connection.
 package simcloud

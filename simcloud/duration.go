@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that JSON and YAML spell as Go does: "1m30s".
+// Duration is a time.Duration that is encoded as a string such as "1m30s".
 type Duration time.Duration
 
 // MarshalJSON encodes the duration as a string.
@@ -14,7 +14,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
-// UnmarshalJSON decodes a string that time.ParseDuration accepts.
+// UnmarshalJSON decodes a string in the format of time.ParseDuration.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// ErrorCode identifies the kind of an error.
+// ErrorCode is the kind of an error.
 type ErrorCode string
 
 const (
-	// CodeInvalidParameter: the request cannot succeed without a change.
+	// CodeInvalidParameter means that the request cannot succeed unless it is changed.
 	CodeInvalidParameter ErrorCode = "InvalidParameter"
-	// CodeUnauthorized: the token is missing or wrong.
+	// CodeUnauthorized means that the token is missing or wrong.
 	CodeUnauthorized ErrorCode = "Unauthorized"
-	// CodeForbidden: the account does not have permission.
+	// CodeForbidden means that the account lacks the permission.
 	CodeForbidden ErrorCode = "Forbidden"
-	// CodeNotFound: the object does not exist, or belongs to another account. For a path that is not part of the API, the
-	// code is CodeInvalidParameter.
+	// CodeNotFound means that the object does not exist or belongs to another account. An unknown path gets
+	// CodeInvalidParameter instead.
 	CodeNotFound ErrorCode = "NotFound"
-	// CodeConflict: the state of the instance does not allow the call.
+	// CodeConflict means that the state of the instance does not allow the call.
 	CodeConflict ErrorCode = "Conflict"
-	// CodeIdempotentParameterMismatch: the client token was used with other parameters.
+	// CodeIdempotentParameterMismatch means that the client token was used with other parameters.
 	CodeIdempotentParameterMismatch ErrorCode = "IdempotentParameterMismatch"
-	// CodeUnsupportedOperation: the change needs another instance.
+	// CodeUnsupportedOperation means that the change needs another instance.
 	CodeUnsupportedOperation ErrorCode = "UnsupportedOperation"
-	// CodeQuotaExceeded: the quota of the account is used up.
+	// CodeQuotaExceeded means that the quota of the account is exhausted.
 	CodeQuotaExceeded ErrorCode = "QuotaExceeded"
-	// CodeInsufficientCapacity: the cloud has no capacity left.
+	// CodeInsufficientCapacity means that the cloud has no capacity left.
 	CodeInsufficientCapacity ErrorCode = "InsufficientCapacity"
-	// CodeThrottled: there were too many calls. Error.RetryAfter is how long to wait.
+	// CodeThrottled means that there were too many calls. Error.RetryAfter contains the wait time.
 	CodeThrottled ErrorCode = "Throttled"
-	// CodeInternalError: the cloud failed. The call may or may not have taken effect.
+	// CodeInternalError means that the cloud failed. The call may or may not have taken effect.
 	CodeInternalError ErrorCode = "InternalError"
-	// CodeUnavailable: the cloud cannot serve calls at the moment.
+	// CodeUnavailable means that the cloud cannot serve calls at the moment.
 	CodeUnavailable ErrorCode = "Unavailable"
 )
 
@@ -53,11 +53,11 @@ var statusOfCode = map[ErrorCode]int{
 	CodeUnavailable:                 http.StatusServiceUnavailable,
 }
 
-// HTTPStatus returns the HTTP status of an answer with this code, or 0 if the code does not exist.
+// HTTPStatus returns the HTTP status for this code, or 0 for an unknown code.
 func (c ErrorCode) HTTPStatus() int { return statusOfCode[c] }
 
-// codeOfStatus returns the code for an answer whose body is not that of the cloud, for example if a proxy has sent the
-// answer. It never returns CodeNotFound: only the cloud itself knows that an instance does not exist.
+// codeOfStatus returns the code for an answer that the cloud did not send, for example from a proxy. It never returns
+// CodeNotFound: only the cloud knows whether an instance exists.
 func codeOfStatus(status int) ErrorCode {
 	switch status {
 	case http.StatusUnauthorized:
@@ -79,34 +79,34 @@ func codeOfStatus(status int) ErrorCode {
 	return CodeInternalError
 }
 
-// Error is an error that the cloud returned.
+// Error is an error returned by the cloud.
 type Error struct {
 	Code    ErrorCode
 	Message string
-	// RetryAfter is the time that the caller should wait before the next call. It is 0 if the cloud has not set a time.
+	// RetryAfter is how long to wait before the next call, or 0 if the cloud did not specify it.
 	RetryAfter time.Duration
 }
 
-// ErrorBody is the JSON form of an Error. The header Retry-After contains the same time in whole seconds, rounded up,
-// for other clients.
+// ErrorBody is the JSON form of an Error. For other clients, the Retry-After header contains the same time in whole
+// seconds, rounded up.
 type ErrorBody struct {
 	Code       ErrorCode `json:"code"`
 	Message    string    `json:"message"`
 	RetryAfter Duration  `json:"retryAfter,omitempty"`
 }
 
-// Error returns code and message.
+// Error returns the code and the message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// ConnectionError means that there was no usable answer. The call may or may not have taken effect. It wraps its cause,
-// so errors.Is can find errors such as context.DeadlineExceeded or syscall.ECONNREFUSED.
+// ConnectionError means that there was no usable answer. The call may or may not have taken effect. The error wraps its
+// cause, such as context.DeadlineExceeded or syscall.ECONNREFUSED.
 type ConnectionError struct {
-	// Operation is the call, such as "CreateInstance".
+	// Operation is the name of the call, such as "CreateInstance".
 	Operation string
 	Err       error
 }
 
-// Error returns operation and cause.
+// Error returns the operation and the cause.
 func (e *ConnectionError) Error() string {
 	return fmt.Sprintf("no answer from the cloud to %s: %v", e.Operation, e.Err)
 }
@@ -114,7 +114,7 @@ func (e *ConnectionError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// CodeOf returns the code of the *Error in err's chain, or "".
+// CodeOf returns the code of the *Error in the chain of err, or "".
 func CodeOf(err error) ErrorCode {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

@@ -2,35 +2,33 @@ package simcloud
 
 import "time"
 
-// Semantics are unusual behaviors of real clouds that a driver must handle: the cloud does not report what has really
-// happened. All are off by default and can be combined. A change of the semantics applies to later writes and reads.
-// Lost answers, throttling, and calls that take effect after an error affect single calls. Therefore, they are fault
-// rules.
+// Semantics are unusual behaviors of real clouds that a driver must handle. All are off by default and can be combined.
+// Changes apply to later writes and reads. Behaviors of single calls are fault rules instead: lost answers, throttling,
+// and calls that take effect after an error.
 type Semantics struct {
-	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses show a
-	// write. If Settings.ReadLag is longer, it applies. Default: 0s.
+	// GetLag is the time until GetInstance shows a write. ListLag is the same for ListInstances and ListAddresses. A
+	// longer Settings.ReadLag takes precedence. Default: 0s.
 	GetLag  Duration `json:"getLag"`
 	ListLag Duration `json:"listLag"`
 	// TagLag is the time until GetInstance and ListInstances show a change of tags. Default: 0s.
 	TagLag Duration `json:"tagLag"`
-	// ListOmits makes every n-th page of ListInstances omit its first instance, where n is the value of ListOmits.
-	// Default: 0, none.
+	// ListOmits makes every n-th page of ListInstances omit its first instance. Default: 0, which omits none.
 	ListOmits int `json:"listOmits"`
-	// ListRepeats returns each page of ListInstances in reverse order, with one of its instances twice. Default: false.
+	// ListRepeats reverses each page of ListInstances and repeats one of its instances. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is the time after a change of an instance's state during which reads are wrong: every other read by
-	// GetInstance or ListInstances returns the previous state. Default: 0s.
+	// StateReturns is the time after a state change during which every other read returns the previous state. Default:
+	// 0s.
 	StateReturns Duration `json:"stateReturns"`
 	// OtherCase spells ID, ProviderID, Region and Zone in capital letters in every other answer. Default: false.
 	OtherCase bool `json:"otherCase"`
-	// KeepAddresses keeps the address of a terminated instance until DeleteAddress. Default: false.
+	// KeepAddresses keeps the address of a terminated instance until DeleteAddress is called. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
-	// AddressHold is the time after the termination of an instance during which its kept address cannot be deleted. Until
-	// then, DeleteAddress returns CodeConflict. Default: 0s.
+	// AddressHold is the time after the termination of an instance during which DeleteAddress returns CodeConflict.
+	// Default: 0s.
 	AddressHold Duration `json:"addressHold"`
-	// FiltersIgnored makes ListInstances and ListAddresses ignore the tags and the name in the options. Default: false.
+	// FiltersIgnored makes lists ignore the tags and the name in the options. Default: false.
 	FiltersIgnored bool `json:"filtersIgnored"`
-	// QuotaLag is the time for which a terminated instance still counts against the quota and the capacity. Default: 0s.
+	// QuotaLag is how long a terminated instance still counts against quota and capacity. Default: 0s.
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is the number of bytes of white space before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
@@ -55,10 +53,10 @@ type SemanticsPatch struct {
 	ClockOffset    *Duration `json:"clockOffset,omitempty"`
 }
 
-// Address is the address of an instance. If Semantics.KeepAddresses was set when the instance was terminated, the
-// address stays until it is deleted.
+// Address is the address of an instance. With Semantics.KeepAddresses, it stays after the termination until it is
+// deleted.
 type Address struct {
-	// ID is "a-" and the part of the instance's ID after "i-".
+	// ID is the ID of the instance with the prefix "a-" instead of "i-".
 	ID         string `json:"id"`
 	IP         string `json:"ip"`
 	InstanceID string `json:"instanceID"`
@@ -71,7 +69,7 @@ type Address struct {
 	LaunchTime time.Time         `json:"launchTime"`
 }
 
-// AddressList is one page, in the order of creation.
+// AddressList is one page of addresses, in the order of creation.
 type AddressList struct {
 	Addresses []Address `json:"addresses"`
 	// NextToken is empty on the last page.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxResponseBytes limits an answer. A page with the maximum number of instances and tags has a size of about 20 MiB.
+// maxResponseBytes limits an answer. A full page with the maximum number of tags has about 20 MiB.
 const maxResponseBytes = 32 << 20
 
 // Config configures a Client or an Admin.
@@ -22,12 +22,11 @@ type Config struct {
 	Endpoint string
 	// Token is the token of an account for a Client, or the admin token for an Admin.
 	Token string
-	// HTTPClient sends the calls. It is used without following redirects. Default: a separate HTTP client that keeps many
-	// idle connections and whose only timeout is that of the context.
+	// HTTPClient sends the calls without following redirects. Default: a client with many idle connections and no
+	// timeout other than the context's.
 	HTTPClient *http.Client
 }
 
-// transport sends calls and decodes answers, for Client and Admin.
 type transport struct {
 	base  *url.URL
 	token string
@@ -49,24 +48,23 @@ func newTransport(cfg Config) (*transport, error) {
 	if cfg.HTTPClient != nil {
 		t.http = *cfg.HTTPClient
 	} else {
-		// Use no proxy, because the cloud is on the loopback interface. Keep one idle connection for each parallel call.
+		// The cloud is on the loopback interface, so use no proxy. Keep one idle connection for each parallel call.
 		t.http.Transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	}
 	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return t, nil
 }
 
-// call describes a request.
 type call struct {
 	operation string
 	method    string
 	path      []string // elements below the root, not escaped
 	query     url.Values
 	body      any // nil if there is none
-	result    any // nil if the body of the answer does not matter
+	result    any // nil to ignore the body of the answer
 }
 
-// url returns the URL of the call. IDs may be arbitrary texts, and must not change the endpoint of the call.
+// url returns the URL of the call. IDs may be arbitrary text and must not change the endpoint.
 func (t *transport) url(root string, c call) (string, error) {
 	elements := []string{root}
 	for _, element := range c.path {
@@ -105,7 +103,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 
 	resp, err := t.http.Do(req)
 	if err != nil {
-		// Remove the URL that *url.Error adds to the message, because the operation is more helpful.
+		// Drop the URL from the message, because the operation is more helpful.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
@@ -131,8 +129,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	return nil
 }
 
-// errorOf returns the error in an answer. If the body is not from the cloud, the error does not contain it, because its
-// content is unknown.
+// errorOf returns the error in an answer. It omits a body that is not from the cloud, because the content is unknown.
 func errorOf(resp *http.Response, data []byte) *Error {
 	var body ErrorBody
 	if err := json.Unmarshal(data, &body); err != nil || body.Code.HTTPStatus() == 0 {
@@ -143,7 +140,7 @@ func errorOf(resp *http.Response, data []byte) *Error {
 	}
 	e := &Error{Code: body.Code, Message: body.Message, RetryAfter: time.Duration(body.RetryAfter)}
 	if e.RetryAfter <= 0 {
-		// 31 bits, so that a large number does not overflow into the past
+		// 31 bits keep a large number from overflowing into the past.
 		seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31)
 		if err != nil {
 			seconds = 0

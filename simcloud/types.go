@@ -6,32 +6,31 @@ import "time"
 type InstanceState string
 
 const (
-	// StatePending: the instance was accepted and has not booted yet.
+	// StatePending means that the instance was accepted and has not booted yet.
 	StatePending InstanceState = "pending"
-	// StateRunning: the instance is switched on. HostStatus shows what runs on it.
+	// StateRunning means that the instance is switched on. HostStatus shows what runs on it.
 	StateRunning InstanceState = "running"
-	// StateRebooting: the instance is restarting to apply an update.
+	// StateRebooting means that the instance restarts to apply an update.
 	StateRebooting InstanceState = "rebooting"
-	// StateStopped: the instance is switched off. It still exists and counts against quota and capacity.
+	// StateStopped means that the instance is switched off. It still exists and counts against quota and capacity.
 	StateStopped InstanceState = "stopped"
-	// StateFailed: the instance was accepted and will never boot. StateReason has the reason. The instance counts against
-	// quota and capacity until it is deleted.
+	// StateFailed means that the instance was accepted but will never boot. StateReason contains the reason. It counts
+	// against quota and capacity until it is deleted.
 	StateFailed InstanceState = "failed"
-	// StateShuttingDown: the deletion of the instance was requested.
+	// StateShuttingDown means that the deletion of the instance was requested.
 	StateShuttingDown InstanceState = "shutting-down"
-	// StateTerminated: the instance no longer exists. It stays readable for a while, no longer counts against quota and
-	// capacity, and never comes back.
+	// StateTerminated means that the instance no longer exists and never comes back. It stays readable for a while and
+	// does not count against quota and capacity.
 	StateTerminated InstanceState = "terminated"
 )
 
-// Limits of requests.
+// These are limits of requests.
 const (
 	// MaxUserDataBytes limits the user data before base64 encoding.
 	MaxUserDataBytes = 64 << 10
 	// MaxTags limits the number of tags of an instance.
 	MaxTags = 50
-	// MaxTagKeyLength and MaxTagValueLength are the maximum lengths of a tag's key and value in bytes. A key must not be
-	// empty or contain "=".
+	// MaxTagKeyLength and MaxTagValueLength are in bytes. A key must not be empty or contain "=".
 	MaxTagKeyLength   = 128
 	MaxTagValueLength = 256
 	// MaxClientTokenLength limits the client token, in bytes.
@@ -40,14 +39,14 @@ const (
 	MaxPageSize = 1000
 )
 
-// Instance is a virtual machine.
+// Instance is a virtual machine of the simulated cloud.
 type Instance struct {
-	// ID consists of "i-" and 17 hexadecimal digits. It is never used again.
+	// ID consists of "i-" and 17 hexadecimal digits. It is never reused.
 	ID string `json:"id"`
 	// ProviderID is "sim://<region>/<zone>/<id>".
 	ProviderID string `json:"providerID"`
 	Name       string `json:"name,omitempty"`
-	// Hostname is the host name of the machine, and so the name of its Node.
+	// Hostname is the host name of the machine and the name of its Node.
 	Hostname     string        `json:"hostname"`
 	Region       string        `json:"region"`
 	Zone         string        `json:"zone"`
@@ -55,19 +54,19 @@ type Instance struct {
 	Image        string        `json:"image"`
 	Architecture string        `json:"architecture"`
 	State        InstanceState `json:"state"`
-	// StateReason is a text for users that explains the state of the instance.
+	// StateReason explains the state of the instance to users.
 	StateReason string `json:"stateReason,omitempty"`
-	// StateCode is set if the instance is in StateFailed. It is the error code that CreateInstance would have returned if
-	// the cloud had known the problem earlier.
+	// StateCode is set in StateFailed. It is the error code that CreateInstance would have returned for the same
+	// problem.
 	StateCode  ErrorCode         `json:"stateCode,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
 	Disks      []Disk            `json:"disks,omitempty"`
-	// KubeletVersion is the version last requested by UpdateInstance. If KubeletVersion is empty, the user data or the
-	// image determines the version.
+	// KubeletVersion is the version last requested by UpdateInstance. If it is empty, the user data or the image
+	// determines the version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	ClientToken    string `json:"clientToken,omitempty"`
-	// UserDataSHA256 is the hexadecimal digest of the user data. The API never returns the user data itself.
+	// UserDataSHA256 is the hexadecimal digest of the user data, which the API never returns.
 	UserDataSHA256 string    `json:"userDataSHA256,omitempty"`
 	LaunchTime     time.Time `json:"launchTime"`
 	// ReclaimTime is when the cloud will remove the instance, as a spot market does, or nil.
@@ -88,18 +87,18 @@ type Disk struct {
 type HostPhase string
 
 const (
-	// HostOff: the machine is not switched on, or is silent.
+	// HostOff means that the machine is off or silent.
 	HostOff HostPhase = "Off"
-	// HostIdle: the machine runs but will never join a cluster. The reason is that it has no usable bootstrap data, or
-	// that a fault prevents it from joining.
+	// HostIdle means that the machine runs but will never join a cluster. It has no usable bootstrap data, or a fault
+	// prevents it from joining.
 	HostIdle HostPhase = "Idle"
-	// HostJoining: the machine is joining the cluster. It retries after a failure.
+	// HostJoining means that the machine is joining the cluster. It retries after a failure.
 	HostJoining HostPhase = "Joining"
-	// HostJoined: the machine has registered its Node.
+	// HostJoined means that the machine has registered its Node.
 	HostJoined HostPhase = "Joined"
 )
 
-// HostStatus is what the screen of the machine shows.
+// HostStatus is the state of the machine inside an instance, for display.
 type HostStatus struct {
 	Phase   HostPhase `json:"phase"`
 	Message string    `json:"message,omitempty"`
@@ -107,57 +106,56 @@ type HostStatus struct {
 
 // CreateInstanceRequest requests one instance. Region, Type and Image are required.
 type CreateInstanceRequest struct {
-	// ClientToken makes the call idempotent. The same token with the same parameters returns the same instance in any
-	// state. With other parameters, the error is CodeIdempotentParameterMismatch. Tokens belong to an account. The cloud
-	// remembers a token while the instance exists, and for Settings.TokenRetention after its termination. If ClientToken
-	// is empty, every call creates a new instance.
+	// ClientToken makes the call idempotent. The same token and parameters return the same instance, in any state.
+	// Other parameters return CodeIdempotentParameterMismatch. Tokens belong to an account and are kept until
+	// Settings.TokenRetention after the termination. Without a token, every call creates an instance.
 	ClientToken string `json:"clientToken,omitempty"`
-	// Name is a free text for display. Default: none.
+	// Name is free text for display. Default: none.
 	Name string `json:"name,omitempty"`
-	// Hostname is a DNS subdomain. The default is Name if Name is a DNS subdomain. Otherwise, the default is derived from
-	// the first address, such as "ip-10-0-0-1".
+	// Hostname is a DNS subdomain. Default: Name if it is a DNS subdomain, otherwise a name derived from the first
+	// address, such as "ip-10-0-0-1".
 	Hostname string `json:"hostname,omitempty"`
 	Region   string `json:"region"`
 	// Zone is a zone of the region. Default: the first zone.
 	Zone  string `json:"zone,omitempty"`
 	Type  string `json:"type"`
 	Image string `json:"image"`
-	// UserData is opaque to the cloud. In JSON, it is encoded in base64.
+	// UserData is opaque to the cloud. JSON encodes it in base64.
 	UserData []byte            `json:"userData,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	Disks    []Disk            `json:"disks,omitempty"`
 }
 
-// UpdateInstanceRequest changes an instance in place. Empty fields stay as they are. The in-place modes of the changed
-// properties determine what happens. Live changes take effect immediately. Changes with the mode restart go through
-// StateRebooting. If a change is unsupported, the cloud changes nothing and returns CodeUnsupportedOperation.
+// UpdateInstanceRequest changes an instance in place. Empty fields do not change. Live changes take effect immediately.
+// Changes with the mode restart go through StateRebooting. If a change is unsupported, nothing changes and the code is
+// CodeUnsupportedOperation.
 type UpdateInstanceRequest struct {
 	Type           string `json:"type,omitempty"`
 	Image          string `json:"image,omitempty"`
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. It is not an error to remove a
-// missing tag. It is an error if Set and Remove contain the same key.
+// UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. Missing tags are ignored. A key in
+// both Set and Remove is an error.
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
-	// The tags in If are a condition: if the instance lacks one of them or has another value, nothing changes and the
-	// error is CodeConflict. Default: no condition.
+	// If contains tags that the instance must have, with these values. Otherwise nothing changes and the code is
+	// CodeConflict. Default: no condition.
 	If map[string]string `json:"if,omitempty"`
 }
 
-// ListInstancesOptions selects instances. All conditions must be met.
+// ListInstancesOptions selects instances that meet all conditions.
 type ListInstancesOptions struct {
-	// Tags selects the instances that have all of these tags with these values.
+	// Tags selects instances with all of these tags and values.
 	Tags map[string]string
-	// HasTags selects the instances that have all of these tags with any values.
+	// HasTags selects instances with all of these tags. The values do not matter.
 	HasTags []string
-	// Name, Region and Zone select the instances with the same values. An empty option selects all instances.
+	// Name, Region and Zone select instances with these values. Empty fields select all.
 	Name   string
 	Region string
 	Zone   string
-	// States are the states to select. Default: all, including StateTerminated.
+	// States selects instances in these states. Default: all, including StateTerminated.
 	States []InstanceState
 	// Limit is the page size. Default and maximum: MaxPageSize.
 	Limit int
@@ -165,33 +163,33 @@ type ListInstancesOptions struct {
 	NextToken string
 }
 
-// InstanceList is one page, in the order of creation. Instances that are created or deleted between two pages neither
-// hide nor repeat others.
+// InstanceList is one page of instances, in the order of creation. Instances created or deleted between two pages
+// neither hide nor repeat others.
 type InstanceList struct {
 	Instances []Instance `json:"instances"`
 	// NextToken is empty on the last page.
 	NextToken string `json:"nextToken,omitempty"`
 }
 
-// Region is a place where instances can be created.
+// Region is a region of the cloud.
 type Region struct {
 	Name  string   `json:"name"`
 	Zones []string `json:"zones"`
 }
 
-// InPlaceMode is how a property of an existing instance can be changed.
+// InPlaceMode describes how a property of an existing instance can be changed.
 type InPlaceMode string
 
 const (
-	// InPlaceLive: the change does not disturb the machine.
+	// InPlaceLive means that the change does not disturb the machine.
 	InPlaceLive InPlaceMode = "live"
-	// InPlaceRestart: the change restarts the machine.
+	// InPlaceRestart means that the change restarts the machine.
 	InPlaceRestart InPlaceMode = "restart"
-	// InPlaceUnsupported: the change needs another instance.
+	// InPlaceUnsupported means that the change needs another instance.
 	InPlaceUnsupported InPlaceMode = "unsupported"
 )
 
-// InstanceType is a size of instance.
+// InstanceType is a size of instances.
 type InstanceType struct {
 	Name         string `json:"name"`
 	Architecture string `json:"architecture"`
@@ -200,22 +198,22 @@ type InstanceType struct {
 	// EphemeralStorageGiB is the size of the system disk.
 	EphemeralStorageGiB int64 `json:"ephemeralStorageGiB"`
 	GPUs                int   `json:"gpus,omitempty"`
-	// InPlace is the mode in which an existing instance can be changed from or to this type. If the old and the new type
-	// have different modes, the stricter mode applies. Default: unsupported.
+	// InPlace is the mode in which existing instances change from or to this type. The stricter mode of both types
+	// applies. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
 	// BootTime overrides Settings.BootTime for this type.
 	BootTime *Duration `json:"bootTime,omitempty"`
 }
 
-// Image is what an instance boots.
+// Image is an image for the system disk of instances.
 type Image struct {
 	Name string `json:"name"`
 	// OSImage is the OS image in the status of the Node. Default: Name.
 	OSImage string `json:"osImage,omitempty"`
-	// KubeletVersion is the version of the kubelet if the user data contains none.
+	// KubeletVersion applies if the user data contains no version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
-	// InPlace is the mode in which an existing instance can be changed to this image. Default: unsupported.
+	// InPlace is the mode in which existing instances change to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
-	// NodeAgent is true if the image has an agent that changes the kubelet when its Node requests it, without the cloud.
+	// NodeAgent is true if the image has an agent that updates the kubelet at the request of its Node.
 	NodeAgent bool `json:"nodeAgent,omitempty"`
 }

@@ -36,8 +36,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// cached is a client that reads from a cache with some objects. A write through this client appears in the cache
-// immediately.
+// cached reads from a cache. Its own writes appear in the cache immediately.
 type cached struct {
 	client.Client // nil, because other methods must not be called
 	cache         cache.Cache
@@ -54,13 +53,13 @@ func (c cached) List(ctx context.Context, list client.ObjectList, options ...cli
 	return c.cache.List(ctx, list, options...)
 }
 
-// writes records all writes. Some reconcilers write in parallel.
+// writes records all writes. Reconcilers may write in parallel.
 type writes struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// add records a write and returns the number of writes.
+// add records a write and returns the number of writes so far.
 func (w *writes) add(write string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +67,7 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live reads the same objects as cached. Like an API server, live returns a resource version with each list.
+// live reads the same objects as cached, but sets the resource version of lists as an API server does.
 type live struct{ cached }
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -102,7 +101,7 @@ func (s statuses) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return s.c.store("patch status", o)
 }
 
-// cacheOf returns a client that reads the objects from controller-runtime's cache, with all indexes of the processes.
+// cacheOf fills controller-runtime's cache with the objects and adds all indexes of the processes.
 func cacheOf(tb testing.TB, objects []client.Object) cached {
 	tb.Helper()
 	s := scheme()
@@ -186,7 +185,6 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	return cached{cache: c, stores: stores, scheme: s, writes: &writes{}}
 }
 
-// metadataOf returns a list of the metadata of objects.
 func metadataOf(objects []client.Object, kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for _, o := range objects {
@@ -197,14 +195,13 @@ func metadataOf(objects []client.Object, kind schema.GroupVersionKind) *metav1.P
 	return list
 }
 
-// listOnly makes the cache list the objects and then watch them, instead of reading them with a watch only.
+// listOnly lists the objects before it watches them, because a plain watch does not deliver existing objects here.
 type listOnly struct{ *toolscache.ListWatch }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
 var sizes = []int{100, 10_000}
 
-// forEachSize runs a benchmark once for each fleet size.
 func forEachSize(b *testing.B, run func(b *testing.B, n int)) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

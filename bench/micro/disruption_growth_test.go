@@ -10,9 +10,6 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// In a settled fleet without budgets, a reconcile with a ledger allocates no more memory than a reconcile without
-// one.
-//
 // Rule: no-budget-no-cost.
 func TestPassWithoutBudgetsAllocatesNoMore(t *testing.T) {
 	noLedger := func(cached, clock.PassiveClock) *disruption.Ledger { return nil }

@@ -22,10 +22,9 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// sharedLister lists pointers to the objects in the cache, as the processes do.
 type sharedLister struct{ cached }
 
-// Shared returns the objects of one namespace without copying them.
+// Shared lists objects without copying them.
 func (s sharedLister) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Namespace == "" || options.LabelSelector != nil || options.FieldSelector != nil {
@@ -43,7 +42,6 @@ func ledgerOf(c cached, clock clock.PassiveClock) *disruption.Ledger {
 	return disruption.New(disruption.Options{Client: sharedLister{c}, Live: live{c}, Clock: clock, CacheVersion: seen})
 }
 
-// budgets returns three budgets for all machines. One of them has windows.
 func budgets() (objects []client.Object) {
 	for i, limit := range []string{"10%", "50%", "100"} {
 		b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metaOf(fmt.Sprintf("budget-%d", i), fmt.Sprintf("budget-%d", i))}
@@ -62,7 +60,6 @@ func budgets() (objects []client.Object) {
 	return objects
 }
 
-// candidatesOf returns the first n machines of the fleet as candidates for a disruption.
 func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
 	b.Helper()
 	candidates := make([]disruption.Candidate, n)
@@ -108,7 +105,6 @@ func BenchmarkLedger(b *testing.B) {
 	}
 }
 
-// kindsWithLedger returns the reconcilers that use the given ledger. The ledger may be nil.
 func kindsWithLedger(ledger func(cached, clock.PassiveClock) *disruption.Ledger) []kind {
 	first := types.NamespacedName{Namespace: namespace, Name: deploymentName(0)}
 	return []kind{

@@ -1,6 +1,5 @@
 // Package micro contains benchmarks of single steps: one reconcile of each kind, and each hot function, in fleets of
-// 100 and of 10,000 machines. The objects are read from the real cache, which is filled from memory. Nothing is
-// written.
+// 100 and of 10,000 machines. The benchmarks read objects from the real cache and write nothing.
 //
 //	go test -bench . -benchmem ./bench/micro
 //

@@ -17,17 +17,15 @@ import (
 
 const namespace = "default"
 
-// begun is the time when the fleet was created, and now is the time of the benchmark.
 var (
 	begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now   = begun.Add(time.Hour)
 )
 
-// setSize is the number of machines in each set of a fleet with many sets.
 const setSize = 100
 
-// fleet returns n running machines in deployments of perSet machines each. The objects are in a settled state, as the
-// API server stores them.
+// fleet returns a settled fleet: n running machines in deployments of perSet machines each, as the API server stores
+// them.
 func fleet(n, perSet int) (objects []client.Object) {
 	objects = append(objects, class())
 	for first := 0; first < n; first += perSet {
@@ -96,7 +94,7 @@ func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	return m
 }
 
-// node returns a Node in the form in which the cache stores it. The machine's node template is applied to the Node.
+// node returns a Node as it is cached after the node template was applied.
 func node(i int) *corev1.Node {
 	name := machineName(i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -119,7 +117,6 @@ func node(i int) *corev1.Node {
 
 func deploymentName(i int) string { return fmt.Sprintf("d-%d", i) }
 
-// owners returns a deployment and its only set.
 func owners(i, replicas int) (*v1beta1.MachineDeployment, *v1beta1.MachineSet) {
 	name := deploymentName(i)
 	labels := map[string]string{"pool": name}

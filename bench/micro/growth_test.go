@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The cost of one event must not grow with the fleet. The health check is an exception: each pass checks all machines,
-// but passes are rarer in larger fleets.
+// The cost of one event must not grow with the fleet. Health checks are an exception: each pass checks all machines,
+// but larger fleets have fewer passes.
 func TestReconcileCostIsIndependentOfFleetSize(t *testing.T) {
 	for _, k := range kinds() {
 		if k.name == "health" {
@@ -18,7 +18,7 @@ func TestReconcileCostIsIndependentOfFleetSize(t *testing.T) {
 		const times = 30
 		small, large := bytesPerRun(k.steadyPass(t, setSize, setSize)), bytesPerRun(k.steadyPass(t, times*setSize, setSize))
 		t.Logf("%s: %d bytes in a fleet of %d, %d bytes in a fleet of %d", k.name, small, setSize, large, times*setSize)
-		// A reconcile that stored a pointer to each machine of the fleet would allocate 8 more bytes per machine.
+		// One pointer per machine would already cost 8 bytes per machine.
 		if large > small+small/10+4<<10 {
 			t.Errorf("%s: got %d bytes in a fleet of %d and %d bytes in a fleet of %d, want about the same", k.name,
 				small, setSize, large, times*setSize)
@@ -26,8 +26,7 @@ func TestReconcileCostIsIndependentOfFleetSize(t *testing.T) {
 	}
 }
 
-// bytesPerRun returns the number of bytes that a run allocates. bytesPerRun returns the smallest value of several
-// runs, because the measurement includes the other work of the process.
+// bytesPerRun returns the smallest value of several runs, because other work of the process also allocates memory.
 func bytesPerRun(run func()) uint64 {
 	const runs = 20
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -19,9 +19,9 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// Each value is the maximum number of bytes that one object needs in the cache of a process, including its
-// indexes. The values are slightly above the values that are measured with the race detector. With 5,000 machines, each
-// KiB costs 5 MiB of live memory and up to 2.5 MiB of garbage.
+// machineBudget is the maximum number of bytes of one Machine in the cache of a process, including its indexes. The
+// values are slightly above those measured with the race detector. With 5,000 machines, each KiB costs 5 MiB of live
+// memory and up to 2.5 MiB of garbage.
 var machineBudget = map[string]int{"manager": 2250, "provider": 2650}
 
 const nodeBudget = 2450
@@ -29,13 +29,13 @@ const nodeBudget = 2450
 // indexers contains the index functions by name.
 type indexers toolscache.Indexers
 
-// IndexField stores an index function, like the IndexField of a process's cache.
+// IndexField records an index function.
 func (i indexers) IndexField(_ context.Context, _ client.Object, field string, values client.IndexerFunc) error {
 	i[field] = func(o any) ([]string, error) { return values(o.(client.Object)), nil }
 	return nil
 }
 
-// retained returns the number of bytes that the cache uses for one object that it received from a watch.
+// retained returns the number of bytes that the cache uses for one object from a watch.
 func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
 	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
@@ -85,7 +85,7 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 			t.Fatal(err)
 		}
 	}
-	add(n) // This fills everything that is allocated only once.
+	add(n) // This allocates everything that is allocated only once.
 	before := live()
 	for i := range n {
 		add(i)
@@ -95,7 +95,6 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 	return each
 }
 
-// withoutManagedFields is the transform that controller-runtime offers to save memory.
 var withoutManagedFields = cache.TransformStripManagedFields()
 
 func TestCachedMachineAndNodeAreSmall(t *testing.T) {
@@ -119,7 +118,6 @@ func TestCachedMachineAndNodeAreSmall(t *testing.T) {
 	}
 }
 
-// reportedNode returns a Node as its kubelet reports it.
 func reportedNode(i int) *corev1.Node {
 	n := node(i)
 	capacity := corev1.ResourceList{

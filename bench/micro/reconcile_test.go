@@ -23,12 +23,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// silent records no events.
 type silent struct{}
 
 func (silent) Eventf(kruntime.Object, kruntime.Object, string, string, string, string, ...any) {}
 
-// cloud must not be called.
 type cloud struct{ provider.Driver }
 
 func (cloud) Name() string { return "fake" }
@@ -39,11 +37,9 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns a version that is higher than the version of every object. The cache therefore always counts as up
-// to date.
+// seen returns a higher version than that of any object, so the cache always counts as up to date.
 func seen() string { return "1000000" }
 
-// kind is a reconciler and the key of one object that it reconciles.
 type kind struct {
 	name          string
 	newReconciler func(c cached, clock clock.PassiveClock) reconcile.Reconciler
@@ -80,14 +76,13 @@ func kinds() []kind {
 	}
 }
 
-// steadyPass returns a function that runs one pass of a reconciler for a fleet of n machines in sets of perSet
-// machines. The fleet is settled, so the reconciler does not write.
+// steadyPass returns one reconcile of a settled fleet of n machines. The reconciler has nothing to write.
 func (k kind) steadyPass(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)
 	r := k.newReconciler(c, clock)
 	pass := func() {
-		// The clock advances, because a reconciler may skip a pass shortly after another one.
+		// Reconcilers may skip a pass that follows too soon.
 		clock.SetTime(clock.Now().Add(10 * time.Second))
 		if _, err := r.Reconcile(tb.Context(), reconcile.Request{NamespacedName: k.key}); err != nil {
 			tb.Fatal(err)
@@ -105,7 +100,7 @@ func (k kind) steadyPass(tb testing.TB, n, perSet int) func() {
 	}
 }
 
-// BenchmarkReconcile measures the maximum cost of one event, in a fleet with sets of 100 machines.
+// BenchmarkReconcile measures the most expensive event in a fleet with sets of 100 machines.
 func BenchmarkReconcile(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {
@@ -119,7 +114,7 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// BenchmarkReconcileOneSet measures the maximum cost of one event, with all machines in one set.
+// BenchmarkReconcileOneSet measures the most expensive event with all machines in one set.
 func BenchmarkReconcileOneSet(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {

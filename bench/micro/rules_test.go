@@ -19,13 +19,11 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// rulesBudget is the maximum number of bytes that the API server may allocate to evaluate the rules of a Machine in one
-// write. It is slightly above the current value. Every write evaluates all rules, even a write of the status. Reading
-// one field of an object allocates memory for all fields that the object can have, which is 7 KB in a spec. So a rule
-// should first read the field that is usually absent.
+// rulesBudget is the maximum number of bytes that the API server may allocate to evaluate all rules of a Machine in one
+// write. Even a write of the status evaluates all rules. Reading one field of an object allocates memory for every
+// possible field: 7 KB for a spec. So a rule should first read a field that is usually absent.
 const rulesBudget = 85_000
 
-// machineOfSet is a Machine with the fields that a set and its provider write.
 const machineOfSet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
 	"metadata":{"namespace":"default","name":"workers-f84x7jv4s-wxvvn","labels":{"pool":"workers"}},
 	"spec":{"classRef":{"name":"small"},"providerID":"sim:///1","version":"v1.36.3","node":{"labels":{"pool":"workers"}},
@@ -56,7 +54,6 @@ func TestRulesOfMachineAllocateLittle(t *testing.T) {
 	}
 }
 
-// machineProperties returns the schema of a Machine in its definition.
 func machineProperties(t *testing.T) *apiextensions.JSONSchemaProps {
 	crds := manifests.CRDs()
 	crd := crds[slices.IndexFunc(crds, func(c *apiextensionsv1.CustomResourceDefinition) bool {
@@ -70,7 +67,6 @@ func machineProperties(t *testing.T) *apiextensions.JSONSchemaProps {
 	return internal
 }
 
-// machineSchema returns the schema in the form in which the API server uses it for reading and writing.
 func machineSchema(t *testing.T) *structuralschema.Structural {
 	schema, err := structuralschema.NewStructural(machineProperties(t))
 	if err != nil {

@@ -14,21 +14,19 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// schemaBudget is the maximum number of bytes that the API server may allocate to validate a whole Machine in an
-// update. decodingBudget is the maximum number of bytes that it may allocate to default and prune a Machine. The
-// API server defaults and prunes a Machine several times for each write. Both budgets are slightly above the
-// current values.
+// schemaBudget is the maximum number of bytes that the API server may allocate to validate an update of a Machine.
+// decodingBudget is the limit for defaulting and pruning, which happen several times per write. Both are slightly above
+// the current values.
 //
-// The allocated memory grows with the number of fields that are set. A condition has six fields, and its
-// validation allocates 28 KB of the first budget. The comparison of an object with its old version allocates
-// memory in proportion to the number of set fields times the number of possible fields. So even a rarely used
-// field of the status costs memory in every write of every Machine.
+// The allocated memory grows with the number of fields that are set. One condition costs 28 KB of schemaBudget.
+// Comparing the old and the new object costs memory in proportion to the set fields times the possible fields. So even
+// a rarely used status field makes every write of every Machine more expensive.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000
 )
 
-// machineBeingDeleted is a Machine at the end of its life, when it is largest.
+// machineBeingDeleted is a Machine at the end of its life, when it has the most fields.
 const machineBeingDeleted = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
 	"metadata":{"namespace":"default","name":"workers-f84x7jv4s-wxvvn","labels":{"pool":"workers"}},
 	"spec":{"classRef":{"name":"small"},"providerID":"sim:///1","version":"v1.36.3","node":{"labels":{"pool":"workers"}},
@@ -41,7 +39,6 @@ const machineBeingDeleted = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machi
 			"launchTime":"2026-05-04T12:00:00Z"},
 		"lastOperation":{"type":"Delete","state":"Processing","description":"x","lastUpdateTime":"2026-05-04T12:00:00Z"}}}`
 
-// wholeMachine returns machineBeingDeleted with its conditions.
 func fullMachine(t *testing.T) map[string]any {
 	machine := map[string]any{}
 	if err := utiljson.Unmarshal([]byte(machineBeingDeleted), &machine); err != nil {

@@ -14,17 +14,15 @@ import (
 
 // driver is a cloud in memory. It implements provider.Driver.
 type driver struct {
-	latency time.Duration
-	hosts   *hosts
-	// anyInstance makes Get find an instance for any ID.
+	latency     time.Duration
+	hosts       *hosts
 	anyInstance bool
 
 	mu        sync.Mutex
-	instances map[string]*provider.Instance // by provider ID; never changed
+	instances map[string]*provider.Instance // by provider ID; the instances are immutable
 	byMachine map[string]*provider.Instance // by cluster ID and UID of the machine
 }
 
-// spec is the providerSpec. It contains only the name of an instance type. All types are the same.
 type spec struct {
 	APIVersion   string `json:"apiVersion"`
 	Kind         string `json:"kind"`
@@ -41,7 +39,6 @@ func parse(raw []byte) (s spec, err error) {
 
 func keyOf(cluster string, uid types.UID) string { return cluster + "/" + string(uid) }
 
-// wait waits for the latency of the cloud.
 func (d *driver) wait(ctx context.Context) error {
 	if d.latency <= 0 {
 		return ctx.Err()

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// hosts reports new and deleted instances to the bench. Reporting never delays a call of the cloud.
+// hosts reports new and deleted instances to the bench without delaying calls of the cloud.
 type hosts struct{ lines chan string }
 
-// backlog is larger than the number of parallel calls that a benchmark on one machine can make.
+// backlog exceeds the number of parallel calls of any benchmark on one machine.
 const backlog = 1 << 16
 
 func dial(socket string) (*hosts, error) {
@@ -27,7 +27,7 @@ func dial(socket string) (*hosts, error) {
 				err = w.Flush()
 			}
 			if err != nil {
-				// Without the bench, no node can join, so the benchmark cannot continue.
+				// Without the bench, no node can join.
 				fmt.Fprintln(os.Stderr, "Error: report an instance:", err)
 				os.Exit(1)
 			}

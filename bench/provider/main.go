@@ -1,6 +1,4 @@
-// Command provider is the provider process of the bench: Command provider is the provider process of the bench. It is
-// Machinist's provider with a cloud that is a map in memory and responds after a fixed time. The cloud itself is not
-// measured.
+// Command provider is the provider process of the bench. Its cloud is a map in memory that responds after a fixed time.
 package main
 
 import (
@@ -25,7 +23,7 @@ func main() {
 				"Unix socket of the bench, which receives a line for each new and each deleted instance. Required")
 			fs.DurationVar(&latency, "latency", 0, "duration of every call of the cloud")
 			fs.BoolVar(&anyInstance, "every-instance", false,
-				"return an instance for each Machine that asks for its instance, even if this process did not create it, and list none")
+				"return an instance for every Machine, even if this process did not create it; lists are empty")
 			fs.StringSlice("cloud-endpoint", nil, "not used")
 		},
 		New: func() (provider.Driver, error) {

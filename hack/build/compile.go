@@ -13,22 +13,20 @@ import (
 	"time"
 )
 
-// A compilation is one call of `go build`.
+// compilation describes one call of `go build`.
 type compilation struct {
-	// label is the beginning of each line of progress.
+	// label begins each line of progress.
 	label string
-	// dir is the folder in which the go command runs. It defaults to the current folder.
+	// dir is the working folder of the go command. Default: the current folder.
 	dir string
-	// If modfile is set, it is used instead of the go.mod of that folder, and the workspace is turned off.
-	modfile string
-	// packages are the import paths or patterns to build.
+	// modfile replaces the go.mod of the folder and turns off the workspace, unless it is empty.
+	modfile  string
 	packages []string
-	// flags come before the packages.
-	flags []string
+	flags    []string
 }
 
-// compile runs `go build -v` and shows its progress. It does not count packages from the build cache. An error ends
-// with advice.
+// compile runs `go build -v` and shows its progress. Packages from the build cache do not count. An error includes
+// advice.
 func compile(ctx context.Context, s *screen, c compilation) error {
 	stale, err := stalePackages(ctx, c)
 	if err != nil {
@@ -49,8 +47,7 @@ func compile(ctx context.Context, s *screen, c compilation) error {
 	return nil
 }
 
-// command returns a call of the go command for the packages. With GOGC=400, the compilers that the go command starts
-// need a fifth less processor time.
+// command sets GOGC=400: the compilers then need a fifth less processor time.
 func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	if c.modfile != "" {
 		args = append(args, "-modfile="+c.modfile)
@@ -69,8 +66,7 @@ func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// stalePackages returns the packages that must be compiled. The weight of each package is the number of its Go files
-// plus one.
+// stalePackages returns the packages to compile. The weight of a package is the number of its Go files plus one.
 func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	const format = `{{if .Stale}}{{.ImportPath}} {{len .GoFiles}}{{end}}`
 	cmd := c.command(ctx, "list", "-deps", "-f", format)
@@ -93,8 +89,7 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads the output of `go build -v` while the build runs. It counts each line with a package name as
-// progress, and returns all other lines.
+// follow reads the output of a running `go build -v`. Package names count as progress; all other lines are returned.
 func follow(from io.Reader, p *progress) string {
 	var output strings.Builder
 	lines := bufio.NewScanner(from)

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// writeModule writes a Go module into a temporary folder and turns off the workspace.
 func writeModule(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -21,10 +21,8 @@ import (
 	"time"
 )
 
-// module is the folder of the Go module that pins the versions of the control plane.
 const module = "hack/controlplane"
 
-// sources has the Go package of each program that this command can build.
 var sources = map[string]string{
 	"etcd":                    "go.etcd.io/etcd/server/v3",
 	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -36,23 +34,21 @@ var sources = map[string]string{
 	"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",
 }
 
-// defaultPrograms are the programs that the demo and the tests run.
 var defaultPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 
-// A controlPlane builds or downloads the programs of a Kubernetes control plane into a folder of the cache.
+// controlPlane builds or downloads the programs of a Kubernetes control plane into the cache.
 type controlPlane struct {
 	screen *screen
-	// version and etcd are the versions of Kubernetes and etcd that modfile pins.
+	// version and etcd are pinned in modfile.
 	version, etcd string
 	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
 	modfile string
-	// cache is the folder that contains the field folder. The name of folder consists of the version and a hash of
-	// go.mod and go.sum. cache also contains a link with the name of the version, which points to folder.
+	// cache is the folder that contains folder. The name of folder consists of the version and a hash of go.mod and
+	// go.sum. A link named after the version points to folder.
 	cache, folder string
-	// mode is "build", "download" or "auto". In the mode auto, programs are built if the download fails.
+	// mode is "build", "download" or "auto". In the mode auto, a failed download is followed by a build.
 	mode string
-	// assets is a folder that already contains programs. These are used without changes. If assets is empty, there
-	// is no such folder.
+	// assets is a folder with existing programs, or empty. These programs are used unchanged.
 	assets     string
 	downloader downloader
 }
@@ -96,7 +92,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	return c, err
 }
 
-// required returns the version of a module in the require directives of a go.mod file.
+// required returns the version of a required module in a go.mod file.
 func required(mod []byte, path string) (string, error) {
 	match := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(path) + ` (v\S+)`).FindSubmatch(mod)
 	if match == nil {
@@ -105,7 +101,7 @@ func required(mod []byte, path string) (string, error) {
 	return string(match[1]), nil
 }
 
-// cacheFolder returns the cache folder, which the scripts in hack use too.
+// cacheFolder returns the cache folder that the scripts in hack also use.
 func cacheFolder(getenv func(string) string) (string, error) {
 	if root := getenv("MACHINIST_CACHE"); root != "" {
 		return filepath.Abs(root)
@@ -120,9 +116,8 @@ func cacheFolder(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".cache", "machinist"), nil
 }
 
-// provide builds or downloads the named programs if they do not exist yet. If no names are given, it provides
-// defaultPrograms. A name such as kubelet@v1.37.3 means a kubelet that reports the version v1.37.3. Tests of upgrades
-// need such kubelets.
+// provide builds or downloads the named programs, unless they exist. Without names, it provides defaultPrograms. The
+// name kubelet@v1.37.3 means a kubelet that reports this version, for tests of upgrades.
 func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = defaultPrograms
@@ -156,9 +151,8 @@ func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	return c.link()
 }
 
-// lock waits until no other build runs, so that two builds do not do the same work. It also removes the incomplete
-// files of an interrupted build. The lock does not protect readers, and need not do so: a program gets its final name
-// only when it is complete.
+// lock waits until no other build runs, and removes the incomplete files of an interrupted build. Readers need no lock,
+// because a program gets its final name only when it is complete.
 func (c *controlPlane) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -177,8 +171,7 @@ func (c *controlPlane) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that neither folder nor assets contains. It creates a link to kubectl from PATH if the
-// version of that kubectl is compatible.
+// missing returns the programs that do not exist yet. It links the kubectl in PATH if its version is compatible.
 func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
@@ -197,8 +190,7 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// linkKubectl creates a link to the kubectl in PATH if Kubernetes supports its version with the control plane. The
-// minor versions may differ by one.
+// linkKubectl links the kubectl in PATH if its minor version differs by at most one from the control plane's.
 func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	found, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -211,12 +203,12 @@ func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	if found, err = filepath.Abs(found); err != nil {
 		return false
 	}
-	_ = os.Remove(path) // possibly a link whose target was deleted
+	_ = os.Remove(path) // possibly a link to a deleted file
 	return os.Symlink(found, path) == nil
 }
 
-// kubectlFits reports whether Kubernetes supports a kubectl with a server of the given version. output is what `kubectl
-// version --client --output=json` prints.
+// kubectlFits reports whether Kubernetes supports this kubectl with the server version. output is the output of
+// `kubectl version --client --output=json`.
 func kubectlFits(output []byte, server string) bool {
 	var answer struct {
 		ClientVersion struct {
@@ -238,12 +230,11 @@ func minorNumber(version string) (int, bool) {
 	return n, ok && err == nil
 }
 
-// minorOf returns "v1.37" of "v1.37.2".
+// minorOf returns "v1.37" for "v1.37.2".
 func minorOf(version string) string {
 	return version[:strings.LastIndex(version, ".")]
 }
 
-// obtain downloads or builds programs, depending on mode.
 func (c *controlPlane) obtain(ctx context.Context, names []string) error {
 	if c.mode == "build" {
 		return c.build(ctx, names)
@@ -285,7 +276,6 @@ func (c *controlPlane) download(ctx context.Context, names []string) error {
 	return nil
 }
 
-// release returns the URL of a program's release for this version.
 func (c *controlPlane) release(name string) release {
 	if name == "etcd" {
 		archive := "etcd-" + c.etcd + "-linux-" + runtime.GOARCH
@@ -297,7 +287,7 @@ func (c *controlPlane) release(name string) release {
 	return release{url: "https://dl.k8s.io/release/" + c.version + "/bin/linux/" + runtime.GOARCH + "/" + name}
 }
 
-// build compiles programs. It calls the go command once for each version that the programs must report.
+// build calls the go command once for each version that programs must report.
 func (c *controlPlane) build(ctx context.Context, names []string) error {
 	byVersion := map[string][]string{}
 	for _, name := range names {
@@ -350,8 +340,8 @@ func (c *controlPlane) buildVersion(ctx context.Context, version string, names [
 	return nil
 }
 
-// versionFlags returns the linker flags that set the version of Kubernetes programs. Without them, the programs would
-// report v0.0.0-master, and the API server would emulate that version.
+// versionFlags returns linker flags with the Kubernetes version. Otherwise the programs report v0.0.0-master, and the
+// API server emulates that version.
 func versionFlags(version string) string {
 	var flags []string
 	minor, _ := minorNumber(version)
@@ -366,8 +356,7 @@ func versionFlags(version string) string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-// link makes the link with the name of the version point to the folder. It replaces an old link atomically, because
-// tests may read it at the same time.
+// link replaces the link with the name of the version atomically, because tests may use it at the same time.
 func (c *controlPlane) link() error {
 	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
 	if current, err := os.Readlink(link); err == nil && current == target {

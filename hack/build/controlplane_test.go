@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// newRepository creates a folder with the files that newControlPlane reads, and changes to this folder. It returns
-// environment variables for the folder.
+// newRepository changes to a folder with the files that newControlPlane reads. It returns the environment variables for
+// it.
 func newRepository(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

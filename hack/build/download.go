@@ -20,28 +20,25 @@ import (
 	"time"
 )
 
-// A release is a published program.
 type release struct {
 	url string
-	// member is the path of the program in the archive to which url refers. If url refers to the program itself,
-	// member is empty.
+	// member is the path of the program in the archive at url, or empty if url is the program itself.
 	member string
 }
 
-// A downloader downloads releases whose checksums are pinned.
+// downloader downloads releases with pinned checksums.
 type downloader struct {
-	// mirror, if not empty, replaces the scheme and host of each URL.
+	// mirror replaces the scheme and host of each URL, unless it is empty.
 	mirror string
 	// pins contains the SHA-256 checksum of each URL.
-	pins map[string]string
-	// pinFile is the file that contains the checksums.
+	pins    map[string]string
 	pinFile string
-	// connect is the time limit until the response begins. idle is the maximum time without data after that.
+	// connect limits the time until the response begins. idle limits the time without data after that.
 	connect, idle time.Duration
 }
 
-// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR is the URL of a server that has the same paths as the
-// official servers. CONTROLPLANE_CHECKSUMS names another file of checksums.
+// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR is the URL of a server with the same paths as the
+// official servers. CONTROLPLANE_CHECKSUMS names another file with checksums.
 func newDownloader(getenv func(string) string, pinFile string) (downloader, error) {
 	d := downloader{mirror: getenv("CONTROLPLANE_MIRROR"), pinFile: pinFile, connect: 3 * time.Second, idle: 10 * time.Second}
 	if file := getenv("CONTROLPLANE_CHECKSUMS"); file != "" {
@@ -63,7 +60,7 @@ func newDownloader(getenv func(string) string, pinFile string) (downloader, erro
 	return d, nil
 }
 
-// parsePins parses lines that consist of a SHA-256 checksum and a URL. Lines that begin with # are comments.
+// parsePins parses lines with a SHA-256 checksum and a URL. Lines that begin with # are comments.
 func parsePins(text []byte) (map[string]string, error) {
 	pins := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -87,8 +84,7 @@ func (d downloader) checksum(r release) (string, error) {
 	return "", fmt.Errorf("%s has no checksum of %s", d.pinFile, path.Base(r.url))
 }
 
-// fetch downloads the program of a release into a file. It removes the file if the download fails or the checksum
-// differs.
+// fetch downloads a program. It removes the file if the download fails or the checksum differs.
 func (d downloader) fetch(ctx context.Context, s *screen, r release, file string) error {
 	want, err := d.checksum(r)
 	if err != nil {
@@ -116,7 +112,6 @@ func (d downloader) fetch(ctx context.Context, s *screen, r release, file string
 	return nil
 }
 
-// get downloads a URL into a file and returns its checksum.
 func (d downloader) get(ctx context.Context, s *screen, address, file string) (string, error) {
 	response, watchdog, err := d.open(ctx, address)
 	if err != nil {
@@ -139,7 +134,7 @@ func (d downloader) get(ctx context.Context, s *screen, address, file string) (s
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// open sends the request and returns the response, with a watchdog that cancels the request when no data arrives.
+// open sends the request. The returned watchdog cancels it when no data arrives.
 func (d downloader) open(ctx context.Context, address string) (*http.Response, *watchdog, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -176,7 +171,7 @@ func (d downloader) open(ctx context.Context, address string) (*http.Response, *
 	return response, w, nil
 }
 
-// A watchdog cancels a download when no data arrives for a while.
+// watchdog cancels a download when no data arrives for a while.
 type watchdog struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -184,7 +179,7 @@ type watchdog struct {
 	limit  time.Duration
 }
 
-// reset restarts the timer. Call reset whenever data has arrived.
+// reset restarts the timer after data has arrived.
 func (w *watchdog) reset() {
 	w.timer.Stop()
 	w.timer = time.AfterFunc(w.limit, func() { w.cancel(fmt.Errorf("no data for %s", w.limit)) })
@@ -192,7 +187,7 @@ func (w *watchdog) reset() {
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-// cause returns the reason why the watchdog canceled the download, or err if the watchdog did not cancel it.
+// cause returns why the watchdog canceled the download, or err if it did not.
 func (w *watchdog) cause(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -200,7 +195,7 @@ func (w *watchdog) cause(err error) error {
 	return err
 }
 
-// A meteredReader resets the watchdog when data arrives, and prints how much data has arrived.
+// meteredReader shows the progress of a download and resets its watchdog.
 type meteredReader struct {
 	from     io.Reader
 	watchdog *watchdog
@@ -232,7 +227,6 @@ func (r *meteredReader) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// extract writes one member of a .tar.gz archive into a file.
 func extract(archive, member, file string) error {
 	in, err := os.Open(archive)
 	if err != nil {

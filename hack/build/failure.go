@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// causes lists causes of failures of the go command that are not errors in the code. If the output contains text, the
-// failure has this cause.
+// causes lists failures of the go command that are not errors in the code. The output of such a failure contains text.
 var causes = []struct {
 	text, advice string
 }{
@@ -21,7 +20,7 @@ var causes = []struct {
 	{"signal: killed", "the compiler was killed, probably because memory ran out: close other programs or set GOFLAGS=-p=1, and run the command again"},
 }
 
-// explain adds advice to the error of a failed build. It does this if the output of the go command shows a known cause.
+// explain adds advice to the error of a failed build if its output shows a known cause.
 func explain(output string, err error) error {
 	for _, c := range causes {
 		if strings.Contains(output, c.text) {
@@ -34,7 +33,6 @@ func explain(output string, err error) error {
 	return fmt.Errorf("%w\n%s", err, output)
 }
 
-// lastLine returns the last line of a text that contains a string.
 func lastLine(text, part string) string {
 	found := ""
 	for line := range strings.Lines(text) {

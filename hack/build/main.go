@@ -1,5 +1,4 @@
-// Command build builds programs with the go command and shows its progress: how many of the packages are compiled, and
-// about how much time is left.
+// Command build builds programs with the go command and shows the progress and an estimate of the remaining time.
 //
 //	go run ./hack/build programs [-o bin] PACKAGE...   build programs of this repository
 //	go run ./hack/build controlplane [PROGRAM...]      download or build the programs of a control plane

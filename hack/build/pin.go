@@ -15,7 +15,6 @@ const pinHeader = `# SHA-256 checksums of official release binaries. The target 
 # The command "go run ./hack/build pin" writes this file. It needs access to the official servers.
 `
 
-// pin downloads the release binaries of this version and writes their checksums to pinFile.
 func (c *controlPlane) pin(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(sources))
 	scratch, err := os.MkdirTemp("", "machinist-pin-")

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen shows progress.
 type screen struct {
 	out io.Writer
-	// terminal reports whether out is a terminal, on which a line can be overwritten.
+	// terminal is true if lines can be overwritten.
 	terminal bool
-	// width is the length of the current line. The next line must overwrite all of it.
+	// width is the length of the current line, which the next line must overwrite.
 	width int
 }
 
@@ -23,7 +22,7 @@ func newScreen(f *os.File) *screen {
 	return &screen{out: f, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
-// print prints a line that stays on the screen.
+// print prints a line that stays.
 func (s *screen) print(format string, args ...any) {
 	s.clearLine()
 	fmt.Fprintf(s.out, format+"\n", args...)
@@ -46,8 +45,8 @@ func (s *screen) clearLine() {
 	}
 }
 
-// progress counts the packages of a build. It estimates the remaining time from the number of Go files, because the
-// sizes of packages differ by a factor of a hundred.
+// progress counts the compiled packages of a build. It weights them by their number of Go files, because sizes differ
+// by a factor of a hundred.
 type progress struct {
 	screen *screen
 	label  string
@@ -59,13 +58,12 @@ type progress struct {
 	begun, shown      time.Time
 }
 
-// Intervals between two lines of progress, on a terminal and in a log.
 const (
 	terminalInterval = 200 * time.Millisecond
 	logInterval      = 30 * time.Second
 )
 
-// estimateAfter defines when the progress begins to show an estimate of the remaining time: after 1/20 of the files.
+// estimateAfter delays the first estimate of the remaining time until 1/20 of the files are compiled.
 const estimateAfter = 20
 
 func newProgress(s *screen, label string, stale map[string]int, now func() time.Time) *progress {
@@ -79,7 +77,7 @@ func newProgress(s *screen, label string, stale map[string]int, now func() time.
 	return p
 }
 
-// started reports whether line is the name of a package of this build. If it is, the package's compilation has begun.
+// started counts a line if it is the name of a package of this build, and reports this.
 func (p *progress) started(line string) bool {
 	files, ok := p.stale[line]
 	if !ok {
@@ -99,7 +97,6 @@ func (p *progress) started(line string) bool {
 	return true
 }
 
-// line returns the line that shows the progress at the given time.
 func (p *progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: compiled %d of %d packages", p.label, p.compiled, p.total)
 	if p.files == p.totalFiles {
@@ -116,13 +113,13 @@ func (p *progress) line(now time.Time) string {
 func (p *progress) end() {
 	p.screen.clearLine()
 	if p.total > 0 {
-		// The build may have compiled fewer packages than expected: a package is not compiled again if an imported package
-		// was compiled again with the same output.
+		// A package is not compiled again if its imports were compiled again with the same output. So the number may be
+		// lower than expected.
 		p.screen.print("%s: compiled %d packages in %s", p.label, p.compiled, roughDuration(p.now().Sub(p.begun)))
 	}
 }
 
-// roughDuration formats a duration in seconds if it is shorter than 90 seconds, and otherwise in minutes.
+// roughDuration uses seconds below 90 seconds, and minutes otherwise.
 func roughDuration(d time.Duration) string {
 	if d < 90*time.Second {
 		return fmt.Sprintf("%d s", int(d.Seconds()+0.5))

@@ -71,7 +71,7 @@ func TestRepositoryTargetsAreWithinLimit(t *testing.T) {
 	}
 }
 
-// Workflows must pin the commits of actions, because a tag can be moved to another commit.
+// A tag of an action can be moved to another commit, so workflows must pin commits.
 func TestActionsOfWorkflowsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	files, err := filepath.Glob("../../.github/workflows/*")
@@ -167,7 +167,7 @@ func TestNotesOfReadsSkippedChecks(t *testing.T) {
 	}
 }
 
-// If a scenario were renamed, the tests would skip it without an error.
+// Tests would silently skip a renamed scenario.
 func TestShortScenariosExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -1,12 +1,13 @@
-// Command ci runs make targets one after the other. At the end it prints a table with the time, the processor time, and
-// the numbers of run and skipped tests of each target.
+// Command ci runs make targets one after the other. At the end, it prints a table with the time, the processor time and
+// the test counts of each target.
 //
 //	go run ./hack/ci                                          targets that every change must pass (.ci/targets)
 //	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
 //	go run ./hack/ci -table -results dist/nightly             print the table of the results in a folder
 //
-// The command fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all
-// targets exceed the limit. With -results, it merges the results of several runs on the same commit into one table.
+// The command fails if a target fails, or if the minutes of all targets exceed the limit. It also fails if a test is
+// skipped without an entry in .ci/skips. With -results, it merges the results of several runs on the same commit into
+// one table.
 package main
 
 import (
@@ -97,7 +98,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// commitOf returns the current commit. The commit has the suffix -dirty if the working tree has changes.
+// commitOf returns the current commit, with the suffix -dirty if the working tree has changes.
 func commitOf(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {

@@ -14,20 +14,19 @@ import (
 	"time"
 )
 
-// A result describes a run of a target: its duration and the results of its tests.
+// result describes one run of a target.
 type result struct {
 	Target, Commit string
-	// Minutes is the limit of the target.
+	// Minutes is the time limit of the target.
 	Minutes   float64
 	Wall, CPU time.Duration
-	// Passed and Failed are the numbers of tests, including subtests. Skipped contains the names of skipped tests.
-	// A name consists of the last element of the package path, a dot and the name of the test. Unexpected contains
-	// the skipped tests that must not be skipped.
+	// Passed and Failed count tests, including subtests. Skipped contains names such as conformance.TestX, with the
+	// last element of the package path. Unexpected contains the tests that must not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
-	// Notes contains the checks that scripts skipped, each with the reason.
+	// Notes contains the checks that scripts skipped, with reasons.
 	Notes []string
-	// Failure is the exit status of make if it failed.
+	// Failure is the exit status of a failed make.
 	Failure string
 }
 
@@ -81,7 +80,7 @@ func (r *result) save(folder string) error {
 	return os.WriteFile(resultPath(folder, r.Target), text, 0o644)
 }
 
-// loadResults returns the results of a commit, sorted by the time at which the targets ended.
+// loadResults returns the results of a commit, sorted by end time.
 func loadResults(folder, commit string) ([]*result, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
@@ -147,12 +146,11 @@ func printTable(out io.Writer, results []*result) {
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, len(total.Skipped))
 }
 
-// skips contains the tests that may be skipped, each with the reason.
+// skips contains the tests that may be skipped, with reasons.
 type skips map[string]string
 
-// readSkips reads lines that consist of the name of a test and the reason for which the test may be skipped. Each test
-// consists of the last element of the package path, a dot and the name of the test: conformance.TestX. An entry also
-// permits skipping subtests.
+// readSkips reads lines with the name of a test, such as conformance.TestX, and a reason. An entry also covers
+// subtests.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -172,10 +170,10 @@ func readSkips(path string) (skips, error) {
 	return s, nil
 }
 
-// onlyFull is the prefix of the skip reason of a test that runs only with FULL=1.
+// onlyFull begins the skip reason of tests that run only with FULL=1.
 const onlyFull = "FULL=1 "
 
-// unexpected returns the skipped tests that s does not permit to skip, without the names of subtests.
+// unexpected returns the tests that must not be skipped, without the names of subtests.
 func (s skips) unexpected(skipped []string, full bool) (unexpected []string) {
 	for _, test := range skipped {
 		name, _, _ := strings.Cut(test, "/")

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// A target is a call of make with a time limit in minutes.
+// target is a call of make with a time limit in minutes.
 type target struct {
 	name    string
 	minutes float64
 	args    []string
 }
 
-// readTargets reads lines that consist of a name, minutes and the arguments of make. If a line has no arguments, the
-// name is also the argument of make. Lines that begin with # are comments.
+// readTargets reads lines with a name, minutes and the arguments of make. The default argument is the name. Lines that
+// begin with # are comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -55,9 +55,8 @@ func readTargets(path string) ([]target, error) {
 	return targets, nil
 }
 
-// partOf divides the targets into n parts and returns part k, in the order of the file. It assigns the targets to the
-// parts in descending order of their minutes. Each target is assigned to the part that has the fewest minutes so far.
-// It returns an error if a part exceeds the limit.
+// partOf divides the targets into n parts and returns part k, in the order of the file. The longest targets are
+// assigned first, each to the shortest part. If a part exceeds the limit, it returns an error.
 func partOf(targets []target, part string, limit float64) ([]target, error) {
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
@@ -87,7 +86,7 @@ func partOf(targets []target, part string, limit float64) ([]target, error) {
 	return slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !chosen[t.name] }), nil
 }
 
-// run calls make and shows its output. hack/gotest.sh writes the results of the tests into files.
+// run calls make and shows its output. hack/gotest.sh writes the test results into files.
 func (t target) run(ctx context.Context, folder string) (*result, error) {
 	fmt.Printf("== make %s\n", strings.Join(t.args, " "))
 	records, err := os.MkdirTemp(folder, "tests-")
@@ -129,7 +128,7 @@ func (t target) run(ctx context.Context, folder string) (*result, error) {
 	return r, r.count(records)
 }
 
-// notesOf returns the checks that scripts skipped, from lines such as "SKIPPED: there is no network".
+// notesOf finds the lines about skipped checks, such as "SKIPPED: there is no network".
 func notesOf(from io.Reader) (notes []string) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 16<<20)
@@ -138,6 +137,6 @@ func notesOf(from io.Reader) (notes []string) {
 			notes = append(notes, reason)
 		}
 	}
-	_, _ = io.Copy(io.Discard, from) // If a line is too long to scan, make must not block on a full pipe.
+	_, _ = io.Copy(io.Discard, from) // After a line that is too long, make must not block on a full pipe.
 	return notes
 }

@@ -3,9 +3,9 @@
 //
 //	crds <folder of CRDs> <reference>
 //
-// Markers cannot change fields of imported types such as metav1.Duration or corev1.Taint. This command therefore
-// traverses the schema and the Go type in parallel, and sets the pattern and the bounds of each such field. It fails if
-// a string, list or map has no maximum.
+// Markers cannot change fields of imported types such as metav1.Duration or corev1.Taint. So this command walks the
+// schema together with the Go type, and sets the patterns and bounds. The command fails if a string, list or map has no
+// maximum.
 package main
 
 import (
@@ -83,7 +83,7 @@ func refineFile(file string, scheme *runtime.Scheme) (*apiextensionsv1.CustomRes
 	return &crd, os.WriteFile(file, out, 0o644)
 }
 
-// refineRoot refines spec and status. The API server validates the other fields of an object.
+// refineRoot refines spec and status, because the API server validates all other fields itself.
 func refineRoot(root *apiextensionsv1.JSONSchemaProps, goType reflect.Type) error {
 	for _, name := range []string{"spec", "status"} {
 		property, ok := root.Properties[name]

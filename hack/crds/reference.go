@@ -10,10 +10,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// machineTemplate is the path at which sets and deployments repeat the spec of a Machine.
+// machineTemplate is the field in which sets and deployments repeat the spec of a Machine.
 const machineTemplate = "spec.template.spec"
 
-// renderReference writes the fields of the definitions as Markdown, in one table for each kind.
+// renderReference writes one Markdown table for each kind.
 func renderReference(crds []*apiextensionsv1.CustomResourceDefinition) []byte {
 	var out strings.Builder
 	out.WriteString("# API reference\n\n")
@@ -52,7 +52,6 @@ func renderKind(out *strings.Builder, crd *apiextensionsv1.CustomResourceDefinit
 	}
 }
 
-// renderField writes a row for a field and rows for the fields below it.
 func renderField(out *strings.Builder, s apiextensionsv1.JSONSchemaProps, path string, required bool) {
 	if path == machineTemplate {
 		fmt.Fprintf(out, "| `%s` | object | The same as `spec` of a [Machine](#machine). Required. |\n", path)
@@ -61,7 +60,7 @@ func renderField(out *strings.Builder, s apiextensionsv1.JSONSchemaProps, path s
 	fmt.Fprintf(out, "| `%s` | %s | %s |\n", path, cell(typeName(s)), cell(meaning(s, required)))
 	switch {
 	case strings.HasSuffix(path, ".conditions"):
-		return // all conditions have the same fields in Kubernetes
+		return // Conditions have the same fields in all Kubernetes APIs.
 	case s.Items != nil:
 		renderProperties(out, *s.Items.Schema, path+"[]")
 	default:
@@ -156,5 +155,4 @@ func bounds(s apiextensionsv1.JSONSchemaProps) []string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cell escapes the character that separates table cells.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Patterns of imported types. A controller must be able to read each permitted value and write it back in a permitted
-// form.
+// These are patterns of imported types. A controller must be able to read each permitted value and write it back in a
+// permitted form.
 const (
-	// durationPattern excludes fractions of a millisecond, because Go would write them in µs. It also excludes durations
-	// of 100000h or more, because Go would write them with six digits of hours. It therefore permits five digits of hours
-	// only alone, or followed by the minutes and seconds that Go writes.
+	// durationPattern permits only durations that Go writes in a permitted form. Go writes fractions of a millisecond
+	// in µs, and 100000h with six digits. So five digits of hours are permitted only alone or with the minutes and
+	// seconds that Go adds.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
 
-	// timePattern excludes the years 0 and 9999, because a time in these years can have a year in another time zone that
-	// RFC 3339 does not permit.
+	// timePattern excludes the years 0 and 9999: in another time zone, such a time may have a year that RFC 3339 does
+	// not permit.
 	timePattern = `^(` + datePattern +
 		`)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	datePattern = `[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
@@ -42,7 +42,7 @@ const (
 	intOrPercentMaxLength = 16
 )
 
-// These are the patterns and lengths that the API server requires for labels and taints.
+// The API server requires these patterns and lengths for labels and taints.
 const (
 	qualifiedNamePattern   = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	qualifiedNameMaxLength = prefixMaxLength + 1 + 63
@@ -52,10 +52,10 @@ const (
 	annotationMaxLength    = 16384
 )
 
-// int64Maximum is 2^53 - 1. A larger JSON number loses digits when it is decoded as a float.
+// int64Maximum is 2^53 - 1. Larger JSON numbers lose digits when decoded as floats.
 const int64Maximum = 1<<53 - 1
 
-// refine sets the patterns and bounds of a schema and of its fields. path is the path of the schema, for errors.
+// refine sets the patterns and bounds of a schema and its fields. path is used in errors.
 func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -65,7 +65,7 @@ func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) err
 		refineDuration(s)
 		return nil
 	case reflect.TypeFor[metav1.Time]():
-		// If Format were set, the API server would also accept a list.
+		// With Format, the API server would also accept a list.
 		s.Format, s.Pattern, s.MaxLength = "", timePattern, ptr(int64(timeMaxLength))
 		return nil
 	case reflect.TypeFor[resource.Quantity]():
@@ -138,7 +138,7 @@ func refineStruct(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path strin
 	return nil
 }
 
-// refineMap sets the bounds of keys and values. All maps in the definitions contain labels, annotations or resources.
+// refineMap sets the bounds of keys and values. All maps contain labels, annotations or resources.
 func refineMap(s *apiextensionsv1.JSONSchemaProps, path string) {
 	s.XValidations = append(s.XValidations, apiextensionsv1.ValidationRule{
 		Rule:    fmt.Sprintf("self.all(k, k.matches(r'%s') && k.indexOf('/') <= %d)", qualifiedNamePattern, prefixMaxLength),
@@ -163,9 +163,8 @@ var durationRule = apiextensionsv1.ValidationRule{
 	Message: "must be a duration below 100000h such as 90s, 5m or 1h30m: numbers with the units h, m, s and ms, without a sign",
 }
 
-// explainDurations replaces durationPattern by durationRule, so that the API server explains invalid durations in
-// words. A rule makes each write of an object more expensive, even a write of its status. For Machines, which users
-// rarely write, the pattern therefore remains.
+// explainDurations replaces durationPattern with durationRule for a readable error. Rules make every write more
+// expensive, even of the status. Machines keep the pattern, because users rarely write them.
 func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
 	if s.Pattern == durationPattern {
 		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)
@@ -225,8 +224,7 @@ func enumerate(s *apiextensionsv1.JSONSchemaProps, property string, values ...st
 	s.Properties[property] = p
 }
 
-// fieldByJSONName returns the field that has the given JSON name. The field can belong to the struct or to a struct
-// that is inlined into it.
+// fieldByJSONName also searches inlined structs.
 func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
 	for _, field := range reflect.VisibleFields(t) {
 		if tagged, _, _ := strings.Cut(field.Tag.Get("json"), ","); tagged == name {

@@ -53,7 +53,7 @@ func TestRefineSetsPatternOfPointers(t *testing.T) {
 	}
 }
 
-// Each permitted duration is below 100000h. The pattern also permits the form in which Go writes this duration.
+// The pattern must also permit the form in which Go writes a permitted duration.
 func TestDurationPatternPermitsGoFormat(t *testing.T) {
 	pattern := regexp.MustCompile(durationPattern)
 	for _, permitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",

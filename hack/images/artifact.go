@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// artifact is a file in the form in which a registry stores it: an image manifest without a configuration. It
-// implements partial.CompressedImageCore.
+// artifact is a file as a registry stores it: an image manifest without a configuration. It implements
+// partial.CompressedImageCore.
 type artifact struct {
 	manifest []byte
 	blobs    map[v1.Hash]v1.Layer
@@ -20,7 +20,7 @@ type artifact struct {
 
 var emptyConfig = []byte("{}")
 
-// attach creates the artifact of a bill of materials. Its subject is the image.
+// attach creates the artifact of a bill of materials. The subject of the artifact is the image.
 func (b *build) attach(title string, content []byte, image v1.Image) (v1.Image, error) {
 	subject, err := partial.Descriptor(image)
 	if err != nil {

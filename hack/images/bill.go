@@ -14,20 +14,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// billType is the media type of a bill of materials.
 const billType = "application/vnd.cyclonedx+json"
 
 // bill is the bill of materials (SBOM) of a program for one platform.
 type bill struct {
-	// name is the name of its file in the folder sbom.
+	// name is the file name in the folder sbom.
 	name    string
 	content []byte
-	// artifact contains the bill as an OCI artifact that refers to the image. A registry lists the artifact as a referrer
-	// of the image.
+	// artifact is an OCI artifact with the bill. A registry lists it as a referrer of the image.
 	artifact v1.Image
 }
 
-// bill creates the bill of materials of a binary, and the artifact that attaches the bill to the image of the binary.
+// bill creates the bill of materials of a binary, and attaches it to the image.
 func (b *build) bill(p program, platform v1.Platform, path string, image v1.Image) (bill, error) {
 	result := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
 	digest, err := image.Digest()
@@ -41,8 +39,7 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 	return result, err
 }
 
-// materials returns the bill of materials of a binary. It reads the modules from the binary itself. The serial number
-// is derived from the digest, which is that of the image or of the binary.
+// materials reads the modules from the binary. The serial number is derived from the digest of the image or the binary.
 func (b *build) materials(path string, digest v1.Hash) ([]byte, error) {
 	generator, err := bin.NewGenerator(path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true),
 		bin.WithVersionOverride(b.source.version))
@@ -71,8 +68,8 @@ func (b *build) materials(path string, digest v1.Hash) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// nameOwnModules corrects the names and versions of modules of this repository. A go.mod file replaces these modules
-// with relative folders, and the generator uses the folders as names.
+// nameOwnModules corrects the modules of this repository. Their go.mod entries are relative folders, which the
+// generator uses as names.
 func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -97,7 +94,6 @@ func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 	return nil
 }
 
-// replaceReference replaces references to a component.
 func replaceReference(bom *cyclonedx.BOM, from, to string) {
 	for i, d := range *bom.Dependencies {
 		if d.Ref == from {
@@ -124,15 +120,14 @@ func replaceReference(bom *cyclonedx.BOM, from, to string) {
 	}
 }
 
-// serialNumber returns a UUID of version 8 (custom) that is derived from a digest.
+// serialNumber returns a UUID of version 8 (custom), derived from a digest.
 func serialNumber(digest v1.Hash) string {
 	id := sha1.Sum([]byte(digest.String()))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
-// generatorVersion returns the version of the library that generates bills, which go.mod pins. In a test binary it is
-// empty.
+// generatorVersion returns the pinned version of the generator library. In test binaries, it is empty.
 func generatorVersion() string {
 	info, _ := debug.ReadBuildInfo()
 	if info != nil {

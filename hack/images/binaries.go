@@ -41,8 +41,8 @@ func binariesCommand(ctx context.Context, args []string) error {
 	return b.writeBinaries(ctx, *out)
 }
 
-// writeBinaries compiles the programs into a folder for each platform, such as out/darwin/arm64. The bill of materials
-// of a program is a file next to the program. The licence and the notices are in out.
+// writeBinaries compiles the programs into folders such as out/darwin/arm64, each with a bill of materials. The licence
+// and the notices are in out.
 func (b *build) writeBinaries(ctx context.Context, out string) error {
 	licence, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {
@@ -67,7 +67,6 @@ func (b *build) writeBinaries(ctx context.Context, out string) error {
 		os.WriteFile(filepath.Join(out, "THIRD_PARTY_NOTICES"), texts, 0o644))
 }
 
-// describeBinary checks a binary and writes its bill of materials.
 func (b *build) describeBinary(ctx context.Context, platform v1.Platform, p program, path string) error {
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -12,23 +12,20 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// build describes which images to build.
 type build struct {
-	// root is the folder of the repository.
-	root string
-	// source is the commit that is built.
+	root   string
 	source source
 	// programs are the programs that get an image.
 	programs  []program
 	platforms []v1.Platform
-	// notices returns the license notices of all modules that are linked into the programs.
+	// notices returns the license notices of all linked modules.
 	notices func(context.Context) ([]byte, error)
-	// roots is a module that contains root certificates and that every program must contain. It may be empty.
+	// roots is a module with root certificates that every program must contain. Empty means none.
 	roots string
 	log   io.Writer
 }
 
-// publicRoots contains the certificates of public authorities. An image contains no other certificates.
+// publicRoots contains the certificates of public authorities. Images contain no other certificates.
 const publicRoots = "golang.org/x/crypto/x509roots/fallback"
 
 func buildCommand(ctx context.Context, args []string) error {
@@ -75,7 +72,6 @@ func buildCommand(ctx context.Context, args []string) error {
 	return l.push(ctx, destination, os.Stdout)
 }
 
-// newBuild returns a build of programs of a repository.
 func newBuild(ctx context.Context, root, version string, platforms, only []string) (*build, error) {
 	b := &build{root: root, roots: publicRoots, log: os.Stderr}
 	b.notices = func(ctx context.Context) ([]byte, error) { return notices(ctx, root, b.platforms) }
@@ -92,7 +88,7 @@ func newBuild(ctx context.Context, root, version string, platforms, only []strin
 	return b, nil
 }
 
-// parsePlatforms parses the names of platforms, which must have one of the operating systems.
+// parsePlatforms parses platforms, which must have one of the operating systems.
 func parsePlatforms(names []string, systems ...string) ([]v1.Platform, error) {
 	if len(names) == 0 {
 		names = []string{"linux/amd64", "linux/arm64"}
@@ -108,7 +104,7 @@ func parsePlatforms(names []string, systems ...string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// run creates and checks a complete layout, and then moves it to out.
+// run creates and checks a complete layout before it moves the layout to out.
 func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return nil, err
@@ -145,7 +141,6 @@ func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
 	return l, l.moveTo(out)
 }
 
-// add adds the image of a program for each platform, with its bill of materials.
 func (b *build) add(l *imageLayout, p program, binaries string, licences v1.Layer) error {
 	var images []v1.Image
 	var bills []bill

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The configuration of git on this machine must not affect the tests.
+	// The user's git configuration must not affect the tests.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	code := m.Run()
 	if root, err := shared(); err == nil {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared creates a repository, and builds its images for both platforms into dist/images. Tests must not change it.
+// shared creates a repository and builds its images for both platforms into dist/images. Tests must not change it.
 var shared = sync.OnceValues(func() (string, error) {
 	root, err := os.MkdirTemp("", "images-test-")
 	if err != nil {
@@ -50,7 +50,6 @@ var shared = sync.OnceValues(func() (string, error) {
 	return root, err
 })
 
-// built returns the shared repository and its layout.
 func built(t *testing.T) (root string, l *imageLayout) {
 	t.Helper()
 	root, err := shared()
@@ -70,8 +69,7 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// writeRepository creates a small repository with one commit. The commit contains two programs in two modules, and a
-// program that gets no image.
+// writeRepository creates a repository with one commit: two programs in two modules, and a program without an image.
 func writeRepository(root string) error {
 	program := func(name, about string) string {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (

@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// check reads the layout and returns an error if an image is not as expected.
 func (b *build) check(ctx context.Context, l *imageLayout) error {
 	entries, err := read(l.folder)
 	if err != nil {
@@ -63,7 +62,7 @@ func (b *build) checkEntry(ctx context.Context, l *imageLayout, e entry) error {
 	return nil
 }
 
-// checkConfig returns an error if the platform, the user or the entry point is wrong.
+// checkConfig checks the platform, the user and the entry point.
 func checkConfig(image v1.Image, program string, platform v1.Platform) error {
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -78,8 +77,7 @@ func checkConfig(image v1.Image, program string, platform v1.Platform) error {
 	return nil
 }
 
-// checkFiles returns an error if the image does not contain exactly the program and two files with licenses, or if the
-// program is wrong.
+// checkFiles checks that the image contains only the program and two files with licenses.
 func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, platform v1.Platform) error {
 	files, err := extract(image)
 	if err != nil {
@@ -96,8 +94,7 @@ func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, 
 	return b.checkProgram(ctx, files[program], program, platform)
 }
 
-// checkProgram returns an error if a binary is for another platform, needs a dynamic loader of Linux, lacks root
-// certificates, or reports another version.
+// checkProgram checks the platform, the linking, the root certificates and the version of a binary.
 func (b *build) checkProgram(ctx context.Context, binary []byte, program string, platform v1.Platform) error {
 	if platform.OS == "linux" {
 		if err := checkStatic(binary, platform); err != nil {
@@ -121,7 +118,6 @@ func (b *build) checkProgram(ctx context.Context, binary []byte, program string,
 	return b.checkVersion(ctx, binary, program)
 }
 
-// setting returns a setting of the build of a program.
 func setting(info *buildinfo.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {
@@ -140,8 +136,7 @@ func contains(info *buildinfo.BuildInfo, module string) bool {
 	return false
 }
 
-// checkStatic returns an error if a program is for another platform, or needs a dynamic loader, which images do not
-// contain.
+// checkStatic rejects programs that need a dynamic loader, which images do not contain.
 func checkStatic(binary []byte, platform v1.Platform) error {
 	file, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
@@ -159,7 +154,7 @@ func checkStatic(binary []byte, platform v1.Platform) error {
 	return nil
 }
 
-// checkVersion runs a program for the platform of this machine, and checks what --version prints.
+// checkVersion runs a program for this platform and checks the output of --version.
 func (b *build) checkVersion(ctx context.Context, binary []byte, program string) error {
 	folder, err := os.MkdirTemp("", "images-check-")
 	if err != nil {
@@ -181,8 +176,7 @@ func (b *build) checkVersion(ctx context.Context, binary []byte, program string)
 	return nil
 }
 
-// checkBill returns an error if a bill of materials does not describe the program, or if the attached artifact differs
-// from the file.
+// checkBill checks that a bill of materials describes the program, and that the attached artifact equals the file.
 func (b *build) checkBill(l *imageLayout, e entry, platform v1.Platform) error {
 	name := fmt.Sprintf("%s_%s_%s.cdx.json", e.program, platform.OS, platform.Architecture)
 	content, err := os.ReadFile(filepath.Join(l.folder, billFolder, name))
@@ -236,7 +230,6 @@ func (e entry) attached(platform v1.Platform) ([]byte, error) {
 	return nil, errors.New("no bill of materials refers to the image")
 }
 
-// extract returns the files of an image.
 func extract(image v1.Image) (map[string][]byte, error) {
 	content := mutate.Extract(image)
 	defer content.Close()

@@ -10,10 +10,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// programTags exclude gRPC's trace pages, because they would add 10 MB of code to each program.
+// programTags exclude gRPC's trace pages, which would add 10 MB of code to each program.
 const programTags = "grpcnotrace"
 
-// versionPackage is the package with the variables that contain the output of --version.
+// versionPackage contains the variables for the output of --version.
 const versionPackage = "machinist.dev/machinist/internal/platform/version"
 
 func binaryPath(folder string, platform v1.Platform, p program) string {
@@ -24,9 +24,9 @@ func binaryPath(folder string, platform v1.Platform, p program) string {
 	return filepath.Join(folder, platform.OS, platform.Architecture, name)
 }
 
-// compile builds the programs for a platform in a folder. It overrides the environment variables that could change the
-// result. Each module is built with its own go.mod instead of the workspace, because users build it the same way.
-// compile sets the commit itself, because in a linked working tree the go command does not record the commit.
+// compile builds the programs for a platform. It overrides the environment variables that could change the result. It
+// uses the go.mod of each module instead of the workspace, as users do. It sets the commit, because the go command does
+// not record it in linked working trees.
 func (b *build) compile(ctx context.Context, platform v1.Platform, folder string) error {
 	into, err := filepath.Abs(filepath.Join(folder, platform.OS, platform.Architecture))
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	return nil
 }
 
-// notices returns the license notices of all modules that are linked into the programs for the platforms.
+// notices returns the license notices of all linked modules.
 func notices(ctx context.Context, root string, platforms []v1.Platform) ([]byte, error) {
 	modules, err := filepath.Glob(filepath.Join(root, "providers", "*", "go.mod"))
 	if err != nil {

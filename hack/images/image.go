@@ -19,18 +19,16 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// user is the user and group of the programs. The user owns no files in an image, so a program cannot change its own
-// file.
+// user is the user and group of the programs. It owns no files in an image, so a program cannot change its own file.
 const user = "65532:65532"
 
-// Standard keys of annotations and labels.
+// These are standard keys of annotations and labels.
 const (
 	keyPrefix  = "org.opencontainers.image."
 	keyTitle   = keyPrefix + "title"
 	keyRefName = keyPrefix + "ref.name"
 )
 
-// annotations returns the annotations of the image of a program and of its index.
 func (b *build) annotations(p program) map[string]string {
 	return map[string]string{
 		keyTitle:                  p.name,
@@ -45,12 +43,10 @@ func (b *build) annotations(p program) map[string]string {
 	}
 }
 
-// file is a file in the root folder of an image.
 type file struct {
 	name string
 	mode int64
-	// content is the content of the file. If path is set, the content is read from the file with this path on this
-	// machine.
+	// content is used if path is empty. Otherwise, the content is read from the file at path on this machine.
 	content []byte
 	path    string
 }
@@ -69,8 +65,8 @@ func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 		{name: "THIRD_PARTY_NOTICES", mode: 0o444, content: texts}})
 }
 
-// layer packs files into a layer. The bytes of the layer depend only on the names, modes and contents of the files, and
-// on the time of the source.
+// layer packs files into a layer. Its bytes depend only on the names, modes and contents of the files, and on the time
+// of the source.
 func (b *build) layer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)
@@ -103,7 +99,6 @@ func (b *build) layer(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
-// image returns the image of a program for one platform.
 func (b *build) image(p program, platform v1.Platform, path string, licences v1.Layer) (v1.Image, error) {
 	binary, err := b.layer([]file{{name: p.name, mode: 0o555, path: path}})
 	if err != nil {
@@ -114,7 +109,7 @@ func (b *build) image(p program, platform v1.Platform, path string, licences v1.
 			Comment: what}
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	// The images of a release share the first layer, so a node stores it once.
+	// The images of a release share the first layer, so a node stores it only once.
 	image, err = mutate.Append(image,
 		mutate.Addendum{Layer: licences, History: history("licences")},
 		mutate.Addendum{Layer: binary, History: history(p.name)})
@@ -135,7 +130,6 @@ func (b *build) image(p program, platform v1.Platform, path string, licences v1.
 	return mutate.Annotations(image, b.annotations(p)).(v1.Image), nil
 }
 
-// index returns the index of the images of a program for all platforms.
 func (b *build) index(p program, images []v1.Image) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for i, image := range images {

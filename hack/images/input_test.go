@@ -15,7 +15,7 @@ import (
 
 func quiet() registry.Option { return registry.Logger(log.New(io.Discard, "", 0)) }
 
-// hostPlatform returns the platform whose programs this machine can run, if it runs Linux.
+// hostPlatform returns the platform of programs that a Linux machine like this one can run.
 func hostPlatform() string { return "linux/" + runtime.GOARCH }
 
 func platformOf(t *testing.T, name string) v1.Platform {
@@ -71,8 +71,7 @@ func TestRunReplacesOnlyLayouts(t *testing.T) {
 	}
 }
 
-// A program that finds root certificates only on the machine of its author could not connect to a cloud when it runs in
-// its image.
+// A program that relies on the root certificates of the build machine cannot connect to a cloud from its image.
 func TestCheckRejectsProgramWithoutRootCertificates(t *testing.T) {
 	root := repository(t)
 	b := newTestBuild(t, root, "linux/amd64")
@@ -113,7 +112,7 @@ func TestCheckRejectsProgramThatNeedsLoader(t *testing.T) {
 	}
 }
 
-// Each program has an image and a description, except programs that only run on the machines of developers.
+// Programs that run only on the machines of developers need no image.
 func TestEveryProgramHasImage(t *testing.T) {
 	programs, err := findPrograms("../..", nil)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// imageLayout is an OCI image layout. For each program, the index of the layout has an entry with the name
-// PROGRAM:VERSION and an entry for each bill of materials. The entry PROGRAM:VERSION is an index of platforms. The
-// folder sbom of the layout contains the bills as files, for tools that do not use a registry.
+// imageLayout is an OCI image layout. Its index has an entry PROGRAM:VERSION for each program, which is an index of
+// platforms, and entries for the bills of materials. The folder sbom contains the bills as files, for tools without a
+// registry.
 type imageLayout struct {
 	folder  string
 	version string
 }
 
-// billFolder is the folder of the bills of materials. The format of layouts permits other files.
+// billFolder is an additional folder, which the format of layouts permits.
 const billFolder = "sbom"
 
 func newLayout(folder, version string) (*imageLayout, error) {
@@ -30,7 +30,6 @@ func newLayout(folder, version string) (*imageLayout, error) {
 	return &imageLayout{folder: folder, version: version}, err
 }
 
-// add adds the image of a program.
 func (l *imageLayout) add(p program, index v1.ImageIndex, bills []bill) error {
 	named := layout.WithAnnotations(map[string]string{keyRefName: p.name + ":" + l.version})
 	if err := layout.Path(l.folder).AppendIndex(index, named); err != nil {
@@ -51,7 +50,7 @@ func (l *imageLayout) add(p program, index v1.ImageIndex, bills []bill) error {
 	return nil
 }
 
-// moveTo moves the layout to a path, and replaces a layout that exists there.
+// moveTo moves the layout and replaces an existing one.
 func (l *imageLayout) moveTo(path string) error {
 	if _, err := layout.FromPath(path); err != nil && !isAbsentOrEmpty(path) {
 		return fmt.Errorf("%s is not an image layout, and was not replaced", path)
@@ -76,13 +75,11 @@ type entry struct {
 	program, tag string
 	index        v1.ImageIndex
 	digest       v1.Hash
-	// platforms contains the descriptors of the images.
-	platforms []v1.Descriptor
-	// artifacts are the bills of materials, which refer to the images.
+	platforms    []v1.Descriptor
+	// artifacts are the bills of materials that refer to the images.
 	artifacts []v1.Image
 }
 
-// read returns the entries of a layout.
 func read(folder string) ([]entry, error) {
 	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -134,7 +131,6 @@ func read(folder string) ([]entry, error) {
 	return entries, nil
 }
 
-// print lists the images with their digests.
 func (l *imageLayout) print(out io.Writer) {
 	entries, err := read(l.folder)
 	if err != nil {
@@ -160,7 +156,7 @@ func (l *imageLayout) print(out io.Writer) {
 	}
 }
 
-// sameAs returns an error with the names of all programs whose digests differ between the two layouts.
+// sameAs returns an error with all programs whose digests differ between the layouts.
 func (l *imageLayout) sameAs(other *imageLayout) error {
 	mine, err := os.ReadFile(filepath.Join(l.folder, "index.json"))
 	if err != nil {

@@ -5,13 +5,12 @@
 //	images serve [--layout dist/images]... [--address-file FILE]
 //	images binaries --programs machinist --platforms darwin/arm64 [--out dist/binaries] [--version v1.2.3]
 //
-// build writes an OCI image layout with an image for each program and platform. An image contains only the program, its
-// license, and the licenses of the modules that are linked into it. It has no shell, no user database and no temporary
-// folder. The same commit and the same version of Go give the same digests, because all times are the time of the
-// commit.
+// The build subcommand writes an OCI image layout with an image for each program and platform. An image contains only
+// the program, its license, and the licenses of the modules that are linked into it. It has no shell, no user database
+// and no temporary folder. Builds are reproducible: the same commit and version of Go give the same digests. All times
+// are the time of the commit.
 //
-// binaries compiles programs in the same way for systems that have no images, and writes a bill of materials next to
-// each.
+// The binaries subcommand compiles programs for systems without images, each with a bill of materials.
 package main
 
 import (
@@ -56,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// listValue is a flag whose values are separated by commas. The flag can be repeated.
+// listValue is a repeatable flag with comma-separated values.
 type listValue []string
 
 func (l *listValue) String() string { return strings.Join(*l, ",") }

@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// program is a main package with its own image, which has the name of the program.
+// program is a main package with an image of the same name.
 type program struct {
 	name string
-	// module is the folder of its Go module, and folder is the folder of the package, both relative to the repository.
+	// module is the folder of the Go module, and folder is the folder of the package. Both are relative to the
+	// repository.
 	module, folder string
-	// description is the first sentence of the documentation of the package.
+	// description is the first sentence of the package documentation.
 	description string
 }
 
-// withoutImage contains the programs that run only on the machines of developers, each with the reason.
+// withoutImage contains the programs that run only on the machines of developers, with reasons.
 var withoutImage = map[string]string{
 	"machinist-demo":            "starts a control plane from local binaries",
 	"machinist-demo-azure-fake": "starts a control plane from local binaries",
@@ -29,8 +30,8 @@ var withoutImage = map[string]string{
 	"fakeazure":                 "serves on loopback, for the demo and for tests",
 }
 
-// findPrograms returns the programs below cmd and providers/*/cmd, sorted by name: all programs that have an image, or
-// only the requested ones.
+// findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. Without a request, it
+// returns all that have an image.
 func findPrograms(root string, only []string) ([]program, error) {
 	found := map[string]program{}
 	for _, pattern := range []string{"cmd/*/main.go", "providers/*/cmd/*/main.go"} {
@@ -91,7 +92,7 @@ func moduleOf(root, folder string) (string, error) {
 	}
 }
 
-// describe returns the first sentence of the documentation of a program, without the name of the program.
+// describe returns the first sentence of a program's documentation, without the name of the program.
 func describe(path, name string) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {

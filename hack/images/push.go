@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// prefix is the destination of a push. It consists of a registry and the beginning of the names of repositories.
+// prefix is the destination of a push: a registry and the beginning of repository names.
 type prefix string
 
 func pushCommand(ctx context.Context, args []string) error {
@@ -33,8 +33,8 @@ func pushCommand(ctx context.Context, args []string) error {
 	return (&imageLayout{folder: *folder}).push(ctx, destination, os.Stdout)
 }
 
-// parsePrefix parses a prefix. It is called before the build, so that an invalid prefix is reported early. If the
-// prefix is empty, the images are not pushed.
+// parsePrefix runs before the build, so that an invalid prefix is reported early. With an empty prefix, nothing is
+// pushed.
 func parsePrefix(text string) (prefix, error) {
 	if text == "" {
 		return "", nil
@@ -49,8 +49,8 @@ func (p prefix) repository(program string) (name.Repository, error) {
 	return name.NewRepository(string(p)+"/"+program, name.StrictValidation)
 }
 
-// push pushes the images and their bills of materials to a registry, with the credentials of Docker and Podman. If the
-// registry is on this machine, push does not use TLS.
+// push pushes the images and bills of materials with the credentials of Docker and Podman. It uses no TLS for a
+// registry on this machine.
 func (l *imageLayout) push(ctx context.Context, to prefix, out io.Writer) error {
 	entries, err := read(l.folder)
 	if err != nil {

@@ -51,7 +51,7 @@ func serveCommand(ctx context.Context, args []string) error {
 		if *addressFile == "" {
 			return nil
 		}
-		// The file is renamed after it is written, so that a process that waits for it never reads a part of the address.
+		// Rename the complete file, so that a waiting process never reads a partial address.
 		if err := os.WriteFile(*addressFile+".new", []byte(address), 0o644); err != nil {
 			return err
 		}
@@ -59,8 +59,7 @@ func serveCommand(ctx context.Context, args []string) error {
 	})
 }
 
-// serve runs a registry with the images of layouts until ctx ends. It reads their blobs from the layouts. Images that
-// clients push are deleted at the end.
+// serve runs a registry with the images of layouts until ctx ends. Images pushed by clients are deleted at the end.
 func serve(ctx context.Context, layouts []string, listen string, requests io.Writer,
 	ready func(address string) error) error {
 	pushed, err := os.MkdirTemp("", "images-registry-")
@@ -97,7 +96,7 @@ func serve(ctx context.Context, layouts []string, listen string, requests io.Wri
 	return nil
 }
 
-// blobs contains the stores for the blobs of layouts, and a store for pushed blobs.
+// blobs contains the blobs of the layouts and the pushed blobs.
 type blobs struct {
 	all    []registry.BlobHandler
 	pushed registry.BlobPutHandler

@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// source is the commit that images are built from.
 type source struct {
-	// version is the version that the programs report, and the tag of the images.
+	// version is what the programs report, and the tag of the images.
 	version string
 	commit  string
-	// time is the only time that the images contain. It is the time of the commit, or SOURCE_DATE_EPOCH.
+	// time is the only time in the images: that of the commit, or SOURCE_DATE_EPOCH.
 	time time.Time
-	// modified reports whether the working tree has changes.
+	// modified is true if the working tree has changes.
 	modified bool
 }
 
-// stamp returns the commit in the form in which the programs report it.
+// stamp returns the commit as the programs report it.
 func (s source) stamp() string {
 	if s.modified {
 		return s.commit + "-dirty"
@@ -31,10 +30,8 @@ func (s source) stamp() string {
 	return s.commit
 }
 
-// tag matches valid tags of images.
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// readSource returns the source of a repository, according to git.
 func readSource(ctx context.Context, root, version string) (source, error) {
 	var s source
 	var err error
@@ -67,8 +64,7 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	return s, nil
 }
 
-// defaultVersion returns the version that git describe derives from tags. If there is none, it returns a version that
-// contains the commit.
+// defaultVersion returns the output of git describe, or a version with the commit if there is no tag.
 func (s source) defaultVersion(ctx context.Context, root string) string {
 	described, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--dirty")
 	if err == nil {
@@ -86,7 +82,7 @@ func git(ctx context.Context, folder string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// output runs a command in a folder and returns its output. An error contains what the command printed on stderr.
+// output returns the output of a command. An error contains the text on stderr.
 func output(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
@@ -99,8 +95,7 @@ func output(ctx context.Context, folder string, env []string, name string, args 
 	return out, nil
 }
 
-// compareWithClone builds the commit a second time, in a folder with another name, and returns an error if a digest
-// differs.
+// compareWithClone builds the commit again in a folder with another name. It returns an error if a digest differs.
 func (b *build) compareWithClone(ctx context.Context, first *imageLayout, platforms, only []string) error {
 	if b.source.modified {
 		return fmt.Errorf("--again compares two builds of a commit, but %s has changes that are not committed", b.root)

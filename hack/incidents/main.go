@@ -1,9 +1,8 @@
-// Command incidents generates documentation pages from test/incidents. The pages describe what happened to users of
-// other systems, what Machinist does in the same situation, and which tests prove this. docs/incidents.md lists all
+// Command incidents generates documentation pages from test/incidents. The pages describe incidents of other systems,
+// the behavior of Machinist in the same situation, and the tests of this behavior. docs/incidents.md lists all
 // incidents, and docs/incidents contains a page for each theme.
 //
-// hack/generate.sh runs this command in the root folder of the repository. The argument is the folder docs, to which
-// the command writes.
+// hack/generate.sh runs this command in the root folder of the repository. The argument is the output folder.
 package main
 
 import (
@@ -66,7 +65,7 @@ lost answers at each step. ` + "`make simulate`" + ` runs all scenarios. All oth
 |---|---|
 `
 
-// commands lists folders with tests, and for each folder the command that runs its tests.
+// commands lists the commands that run the tests in each folder.
 var commands = []struct{ folder, command string }{
 	{"test/e2e", "make e2e"},
 	{"test/install", "make e2e-install FULL=1"},
@@ -74,7 +73,7 @@ var commands = []struct{ folder, command string }{
 	{"providers/openstack/e2e", "make e2e-openstack FULL=1"},
 }
 
-// documents returns the content of all pages, with their paths in the folder docs as keys.
+// documents returns all pages by their path in the folder docs.
 func documents(root string, all []incidents.Incident) (map[string]string, error) {
 	files, err := incidents.Files(root, all)
 	if err != nil {
@@ -108,20 +107,19 @@ func documents(root string, all []incidents.Incident) (map[string]string, error)
 	return pages, nil
 }
 
-// incidentsOf returns the incidents that belong to a theme.
 func incidentsOf(theme incidents.Theme, all []incidents.Incident) []incidents.Incident {
 	return slices.DeleteFunc(slices.Clone(all), func(i incidents.Incident) bool { return i.Theme != theme })
 }
 
-// dropped matches the characters of a heading that the anchor of the heading does not contain.
+// dropped matches the characters of a heading that are not part of its anchor.
 var dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
-// anchor returns the fragment with which a link refers to a heading.
+// anchor returns the fragment of links to a heading.
 func anchor(heading string) string {
 	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// describe returns the section of a page that describes an incident.
+// describe returns the section about an incident.
 func describe(i incidents.Incident, files map[incidents.Proof]string) (string, error) {
 	repository, number, ok := strings.Cut(i.Reference, "#")
 	if !ok {
@@ -144,7 +142,6 @@ func name(p incidents.Proof) string {
 	return test
 }
 
-// command returns the shell command that runs a test or scenario.
 func command(p incidents.Proof) string {
 	if p.Scenario != "" {
 		return "go run ./test/simulate --scenario " + p.Scenario

@@ -15,14 +15,12 @@ import (
 // pair is a certificate and its key in PEM.
 type pair struct{ certificate, key []byte }
 
-// certificates are the certificates of a hypervisor. stranger is signed by another authority, which libvirtd does not
-// trust.
+// certificates are the certificates of a hypervisor. libvirtd does not trust the authority of stranger.
 type certificates struct {
 	ca                       []byte
 	server, client, stranger pair
 }
 
-// newCertificates creates two authorities and the certificates that they sign.
 func newCertificates() (certificates, error) {
 	ca, err := newAuthority()
 	if err != nil {
@@ -51,7 +49,7 @@ type authority struct {
 	pem         []byte
 }
 
-// validity sets the validity period of a certificate, which is long enough for tests.
+// validity sets a validity period that is long enough for tests.
 func validity(template *x509.Certificate) *x509.Certificate {
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(7 * 24 * time.Hour)
@@ -74,7 +72,7 @@ func newAuthority() (*authority, error) {
 	return &authority{certificate: template, key: key, pem: pemOf("CERTIFICATE", der)}, nil
 }
 
-// sign returns a certificate for servers on the loopback address and for clients.
+// sign returns a certificate for clients and for servers on the loopback address.
 func (a *authority) sign(name string) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

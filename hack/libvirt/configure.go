@@ -13,7 +13,6 @@ import (
 //go:embed config
 var configFiles embed.FS
 
-// configure writes the files of the hypervisor.
 func (h *Hypervisor) configure() error {
 	for _, dir := range []string{"etc/pki", "etc/storage/autostart", "etc/qemu/networks/autostart", "lib", "cache", "log",
 		"run", "pool", "small"} {
@@ -38,7 +37,7 @@ func (h *Hypervisor) configure() error {
 			return err
 		}
 	}
-	// When libvirtd starts, it also starts the pools and networks to which the links in these folders point.
+	// libvirtd also starts the pools and networks that these links point to.
 	for path, target := range map[string]string{
 		"etc/storage/autostart/" + Pool + ".xml":          "/etc/libvirt/storage/" + Pool + ".xml",
 		"etc/storage/autostart/" + SmallPool + ".xml":     "/etc/libvirt/storage/" + SmallPool + ".xml",

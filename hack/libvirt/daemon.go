@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// environment returns the environment of all processes. It does not contain the caller's variables, so that these do
-// not affect the processes.
+// environment returns the environment of all processes. Variables of the caller must not affect them.
 func environment() []string {
 	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root"}
 }
@@ -46,7 +45,7 @@ func (h *Hypervisor) startKeeper(ctx context.Context) error {
 	})
 }
 
-// inside returns the arguments with which nsenter runs a command in the namespaces.
+// inside returns a command line that runs a command in the namespaces.
 func (h *Hypervisor) inside(command ...string) []string {
 	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
 }
@@ -57,7 +56,7 @@ func (h *Hypervisor) Launch(ctx context.Context) error {
 		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
 		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
 	}
-	// If libvirtd was killed, it has not removed these files.
+	// A killed libvirtd leaves these files behind.
 	for _, stale := range []string{h.Socket(), filepath.Join(h.dir, "run", "libvirtd.pid")} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -96,7 +95,7 @@ func (h *Hypervisor) Restart(ctx context.Context) error {
 	return h.Launch(ctx)
 }
 
-// Pause stops the process of libvirtd until Resume: it accepts connections but does not answer.
+// Pause suspends the process of libvirtd until Resume. It accepts connections but does not answer.
 func (h *Hypervisor) Pause() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGSTOP) }
 
 // Resume continues the process of libvirtd after Pause.
@@ -113,8 +112,7 @@ func (h *Hypervisor) Stop() error {
 		errs = append(errs, h.daemon.Kill())
 	}
 	if h.keeper != nil {
-		// When the first process of the PID namespace is killed, the kernel kills all other processes of the namespace before
-		// the first process ends.
+		// When the first process of a PID namespace is killed, the kernel kills all other processes before it ends.
 		errs = append(errs, h.keeper.Kill())
 	}
 	if h.subnet != nil {
@@ -123,12 +121,12 @@ func (h *Hypervisor) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Virsh runs the virsh command against this hypervisor and returns its output.
+// Virsh runs the virsh command against this hypervisor and returns the output.
 func (h *Hypervisor) Virsh(ctx context.Context, args ...string) (string, error) {
 	return h.VirshAt(ctx, h.URI(), args...)
 }
 
-// VirshAt runs the virsh command against the hypervisor with another URI, such as SimulatedURI.
+// VirshAt runs the virsh command with another URI of the hypervisor, such as SimulatedURI.
 func (h *Hypervisor) VirshAt(ctx context.Context, uri string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", uri, "--quiet"}, args...)...)
 	cmd.Env = environment()

@@ -1,10 +1,10 @@
-// Package libvirt runs a real libvirt with QEMU next to the libvirt of the system, if there is one. It starts a
-// libvirtd with a storage pool and a network with DHCP. Its domains have the type "qemu": QEMU emulates the machines
-// without KVM.
+// Package libvirt runs a real libvirt with QEMU, independently of the libvirt of the system. The package starts a
+// libvirtd with a storage pool and a network with DHCP. Domains have the type "qemu": QEMU emulates machines without
+// KVM.
 //
 // # Programs
 //
-// install.sh installs missing packages of Debian, which start no services. This package needs Linux and root.
+// The script install.sh installs missing Debian packages without starting services. This package needs Linux and root.
 //
 // # Namespaces
 //
@@ -13,8 +13,8 @@
 // of these paths does not exist, an empty folder is created on the system.
 //
 // Each Hypervisor also has a PID namespace, whose first process is the keeper. libvirtd, dnsmasq and every QEMU run in
-// both namespaces. The keeper ends with this process, and the kernel then ends all processes of the namespace. Nothing
-// remains after a test, except possibly a bridge, which the next Hypervisor with the same name of the bridge removes.
+// both namespaces. The keeper ends with this process, and the kernel then ends all processes of the namespace. Only a
+// bridge may remain after a test; the next Hypervisor with the same bridge removes it.
 //
 // A Hypervisor uses the network namespace of the system. Guests can connect to servers at the address of the bridge,
 // and the system can connect to the addresses of the guests. Locks on files reserve bridges and subnets, so several
@@ -24,6 +24,6 @@
 //
 // # Faults
 //
-// Kill kills libvirtd to simulate a crash, and Launch starts it again, while domains continue to run. Pause lets
-// libvirtd hang. KillGuest kills the QEMU of a domain.
+// The method Kill simulates a crash of libvirtd, and Launch starts it again. Domains continue to run meanwhile. Pause
+// makes libvirtd hang. KillGuest kills the QEMU of a domain.
 package libvirt

@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// Import copies an image, such as a qcow2 file, into Pool. The new volume has the given name and can be the base of
-// other volumes.
+// Import copies an image, such as a qcow2 file, into Pool. The new volume can be the base of other volumes.
 func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
 	// Copy the image to a path outside of the pool first, because the pool must not contain an incomplete volume.
 	to := filepath.Join(h.dir, "import-"+volume)
@@ -47,7 +46,7 @@ func (h *Hypervisor) GuestPID(uuid string) (int, error) {
 		if err != nil {
 			continue
 		}
-		// If the process has just ended, the file no longer exists.
+		// The file no longer exists if the process has just ended.
 		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if bytes.HasPrefix(args, []byte("/usr/bin/qemu-system-")) && bytes.Contains(args, []byte("\x00-uuid\x00"+uuid+"\x00")) {
 			return pid, nil

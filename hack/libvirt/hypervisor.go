@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// Names of the pools and the network of each Hypervisor.
+// These are the names of the pools and the network of each Hypervisor.
 const (
 	// Pool is a storage pool in a folder. It has no size limit.
 	Pool = "machines"
@@ -24,18 +24,18 @@ const (
 	Network = "nodes"
 )
 
-// Options are the options of Start.
+// Options configure Start.
 type Options struct {
-	// Dir is the folder for all files of the hypervisor: configuration, logs and volumes. Start creates it. It must be
-	// empty, and its path must not be longer than 80 bytes, because it contains sockets.
+	// Dir is an empty or missing folder for all files of the hypervisor: configuration, logs and volumes. Its path
+	// contains sockets and must not exceed 80 bytes.
 	Dir string
 
 	// Output receives a line for each step. If it is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Hypervisor is a libvirtd with its domains. Only one goroutine may call its methods at a time, except Virsh, Import
-// and methods that return constant values.
+// Hypervisor is a libvirtd with its domains. Its methods must not be called concurrently, except Virsh, Import and
+// methods that return constant values.
 type Hypervisor struct {
 	dir     string
 	subnet  *subnet
@@ -125,20 +125,20 @@ func (h *Hypervisor) Socket() string { return filepath.Join(h.dir, "run", "libvi
 // URI returns the URI of the driver "qemu:///system" on the Unix socket.
 func (h *Hypervisor) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
-// SimulatedURI returns the URI of the driver "test:///default" on the Unix socket: a hypervisor that libvirt simulates.
-// It runs no domains, and loses its state when the last connection to it is closed.
+// SimulatedURI returns the URI of the driver "test:///default" on the Unix socket. This hypervisor, simulated by
+// libvirt, runs no domains. Its state is lost when the last connection is closed.
 func (h *Hypervisor) SimulatedURI() string { return "test+unix:///default?socket=" + h.Socket() }
 
-// TCPAddress returns the loopback address at which libvirtd accepts connections without authentication.
+// TCPAddress returns the loopback address that accepts connections without authentication.
 func (h *Hypervisor) TCPAddress() string { return fmt.Sprintf("127.0.0.1:%d", h.tcp) }
 
 // TCPURI returns the URI of TCPAddress.
 func (h *Hypervisor) TCPURI() string { return "qemu+tcp://" + h.TCPAddress() + "/system" }
 
-// TLSURI returns the URI of a port on the loopback address with TLS. A client needs ClientCertificate.
+// TLSURI returns the URI of the TLS port on the loopback address. A client needs ClientCertificate.
 func (h *Hypervisor) TLSURI() string { return fmt.Sprintf("qemu+tls://127.0.0.1:%d/system", h.tls) }
 
-// CA returns the certificate of the authority that signed the certificates of libvirtd and its client, in PEM.
+// CA returns the authority of the certificates of libvirtd and its client, in PEM.
 func (h *Hypervisor) CA() []byte { return h.certs.ca }
 
 // ClientCertificate returns a certificate that libvirtd accepts, and its key, in PEM.
@@ -146,7 +146,7 @@ func (h *Hypervisor) ClientCertificate() (certificate, key []byte) {
 	return h.certs.client.certificate, h.certs.client.key
 }
 
-// StrangerCertificate returns a certificate that another authority signed, and its key, in PEM.
+// StrangerCertificate returns a certificate of another authority and its key, in PEM.
 func (h *Hypervisor) StrangerCertificate() (certificate, key []byte) {
 	return h.certs.stranger.certificate, h.certs.stranger.key
 }
@@ -157,13 +157,12 @@ func (h *Hypervisor) PoolPath() string { return filepath.Join(h.dir, "pool") }
 // Bridge returns the name of the bridge of Network.
 func (h *Hypervisor) Bridge() string { return h.subnet.bridge() }
 
-// BridgeAddress returns the address of the system on Network. Guests can connect to servers at this address.
+// BridgeAddress returns the address of the system on Network, for servers that guests connect to.
 func (h *Hypervisor) BridgeAddress() netip.Addr { return h.subnet.host() }
 
 // Subnet returns the addresses of Network.
 func (h *Hypervisor) Subnet() netip.Prefix { return h.subnet.prefix() }
 
-// logf writes a line to the output.
 func (h *Hypervisor) logf(format string, args ...any) {
 	h.lines.Lock()
 	defer h.lines.Unlock()

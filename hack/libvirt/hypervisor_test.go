@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// patience is the time limit of conditions, long enough for a busy machine.
 const patience = 2 * time.Minute
 
 func start(t *testing.T) *Hypervisor {
@@ -42,7 +41,7 @@ func start(t *testing.T) *Hypervisor {
 
 const domainUUID = "6f2b1c3e-0000-4000-8000-00000000000"
 
-// define creates and starts a domain without a disk, in which only the firmware runs.
+// define creates and starts a domain without a disk. Only the firmware runs.
 func define(t *testing.T, h *Hypervisor, number int) (uuid string) {
 	t.Helper()
 	uuid = fmt.Sprint(domainUUID, number)
@@ -183,7 +182,7 @@ func TestTLSRefusesForeignClients(t *testing.T) {
 			return err
 		}
 		defer conn.Close()
-		// When libvirtd accepts the client, it sends one byte.
+		// libvirtd sends one byte when it accepts a client.
 		answer := make([]byte, 1)
 		if _, err := conn.Read(answer); err != nil {
 			return err

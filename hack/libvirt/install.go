@@ -13,7 +13,6 @@ import (
 //go:embed install.sh
 var installScript string
 
-// install installs the packages that are missing.
 func install(ctx context.Context, output io.Writer) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-s")
 	cmd.Stdin = strings.NewReader(installScript)

@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses this bridge.
+// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses it.
 type subnet struct {
 	number byte
 	lock   *os.File
 }
 
-// reservations is the folder of the locks. All processes use the same folder, because a process removes each bridge
-// that has no lock in this folder.
+// reservations is the folder of the locks. All processes must use it, because each process removes bridges without a
+// lock.
 const reservations = "/run/machinist-libvirt"
 
-// reserveSubnet reserves the first free subnet. The reservation ends with this process.
+// reserveSubnet reserves the first free subnet until this process ends.
 func reserveSubnet() (*subnet, error) {
 	if err := os.MkdirAll(reservations, 0o700); err != nil {
 		return nil, fmt.Errorf("reserve a subnet: %w", err)
@@ -64,7 +64,6 @@ func (s *subnet) host() netip.Addr { return s.address(1) }
 
 func (s *subnet) prefix() netip.Prefix { return netip.PrefixFrom(s.address(0), 24) }
 
-// taken reports whether the system has a network interface with an address in the subnet.
 func (s *subnet) taken() (bool, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -78,7 +77,7 @@ func (s *subnet) taken() (bool, error) {
 	return false, nil
 }
 
-// removeBridge removes a bridge that a killed process has left behind.
+// removeBridge removes a bridge that a killed process left behind.
 func (s *subnet) removeBridge() error {
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
 		return nil //nolint:nilerr // The bridge does not exist.
@@ -89,5 +88,4 @@ func (s *subnet) removeBridge() error {
 	return nil
 }
 
-// release removes the bridge and ends the reservation.
 func (s *subnet) release() error { return errors.Join(s.removeBridge(), s.lock.Close()) }

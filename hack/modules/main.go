@@ -1,10 +1,10 @@
 // Command modules creates a module proxy from the working tree. The proxy is a folder with the Go modules of this
-// repository, as the go command would download them after the version is tagged. The command prints the version. The
-// modules require each other at this version.
+// repository, as if their version were already tagged. The command prints this version, at which the modules require
+// each other.
 //
 //	modules <root of the repository> <folder of the proxy>
 //
-// With GOPROXY=file://<folder of the proxy>, a module outside of this repository can use these modules.
+// With GOPROXY=file://<folder of the proxy>, modules outside of this repository can use these modules.
 package main
 
 import (
@@ -24,8 +24,7 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// folders are the folders of the published modules. Each folder comes after the folders of the modules that it
-// requires.
+// folders are the folders of the published modules, in the order of their dependencies.
 var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack"}
 
 func main() {
@@ -67,7 +66,7 @@ func run(root, proxy string) (version string, err error) {
 	return version, nil
 }
 
-// versionOf returns the version at which the modules require each other. It must be the same everywhere.
+// versionOf returns the version at which the modules require each other. All requirements must agree.
 func versionOf(mods []*modfile.File, own map[string]bool) (version string, err error) {
 	for _, mod := range mods {
 		for _, r := range mod.Require {
@@ -87,7 +86,7 @@ func versionOf(mods []*modfile.File, own map[string]bool) (version string, err e
 	return version, err
 }
 
-// publish writes the files that the go command downloads for a version of a module.
+// publish writes the files that the go command downloads for a module version.
 func publish(root, folder, proxy string, m module.Version) error {
 	files, err := filesOf(root, folder)
 	if err != nil {
@@ -119,8 +118,8 @@ func publish(root, folder, proxy string, m module.Version) error {
 		os.WriteFile(filepath.Join(versions, "list"), []byte(m.Version+"\n"), 0o644))
 }
 
-// filesOf returns the files that a module would contain in a tag: all files that git does not ignore. If a module has
-// no license, it gets the LICENSE of the repository, as the go command does.
+// filesOf returns all files of a module that git does not ignore. As in the go command, a module without a license gets
+// the LICENSE of the repository.
 func filesOf(root, folder string) (files []zip.File, err error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = filepath.Join(root, folder)
@@ -144,7 +143,6 @@ func filesOf(root, folder string) (files []zip.File, err error) {
 	return files, nil
 }
 
-// file is one file of a module.
 type file struct{ name, path string }
 
 func (f file) Path() string                 { return f.name }

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only those parts of AMQP 0-9-1
-// that are needed for this purpose.
+// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only this part of AMQP 0-9-1.
 type broker struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -36,18 +35,16 @@ var (
 	queueDeclareOK    = method{50, 11}
 )
 
-// errNoQueue reports that a queue does not exist. RabbitMQ creates a queue when a service consumes from it for the
-// first time.
+// errNoQueue reports a missing queue. RabbitMQ creates a queue when a service first consumes from it.
 var errNoQueue = errors.New("the queue does not exist")
 
-// dialBroker connects as the user guest.
 func dialBroker(ctx context.Context, port int) (*broker, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	// While a broker is starting, it accepts connections but does not respond.
+	// A starting broker accepts connections but does not respond.
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		conn.Close()
 		return nil, err
@@ -62,7 +59,6 @@ func dialBroker(ctx context.Context, port int) (*broker, error) {
 
 func (b *broker) close() { b.conn.Close() }
 
-// open performs the handshake.
 func (b *broker) open() error {
 	if _, err := b.conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		return err
@@ -83,7 +79,7 @@ func (b *broker) open() error {
 	if len(tune) < 8 {
 		return io.ErrUnexpectedEOF
 	}
-	// Accept the values that the server proposes, but turn off heartbeats.
+	// Accept the proposed values, but turn off heartbeats.
 	if err := b.send(0, connectionTuneOK, append(tune[:6:6], 0, 0)); err != nil {
 		return err
 	}
@@ -136,7 +132,7 @@ func (b *broker) send(channel uint16, m method, arguments []byte) error {
 	return err
 }
 
-// expect reads the next method and returns its arguments. It fails if this is not the given method.
+// expect reads the next method, which must be the given one, and returns its arguments.
 func (b *broker) expect(want method) ([]byte, error) {
 	header := make([]byte, 7)
 	if _, err := io.ReadFull(b.in, header); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 )
 
-// entry is a service in the catalog.
 type entry struct{ name, kind, url string }
 
 func (s settings) catalog() []entry {
@@ -19,8 +18,7 @@ func (s settings) catalog() []entry {
 	}
 }
 
-// createCatalog creates the services in keystone. It also creates a user for the services, and the user and project of
-// the tests.
+// createCatalog creates the services in keystone, a user for the services, and the user and project of the tests.
 func (c *Cloud) createCatalog(ctx context.Context) error {
 	s := c.settings
 	admin, err := c.admin(ctx)
@@ -32,7 +30,7 @@ func (c *Cloud) createCatalog(ctx context.Context) error {
 		err := admin.do(ctx, "POST", s.URL.Keystone+path, map[string]any{kind: fields}, &answer)
 		return answer[kind].ID, err
 	}
-	for _, entry := range s.catalog()[1:] { // the bootstrap created the entry of keystone
+	for _, entry := range s.catalog()[1:] { // The bootstrap created the entry of keystone.
 		id, err := create("/services", "service", map[string]any{"name": entry.name, "type": entry.kind})
 		if err != nil {
 			return err
@@ -84,12 +82,10 @@ func (c *Cloud) createCatalog(ctx context.Context) error {
 	return nil
 }
 
-// admin logs in as the administrator.
 func (c *Cloud) admin(ctx context.Context) (*session, error) {
 	return c.client.login(ctx, c.settings.URL.Keystone, "admin", c.settings.AdminPassword, "admin")
 }
 
-// member logs in as the user of the tests.
 func (c *Cloud) member(ctx context.Context) (*session, error) {
 	s := c.settings
 	return c.client.login(ctx, s.URL.Keystone, s.User, s.UserPassword, s.Project)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// CloudsYAML returns the path of the file clouds.yaml. This file contains the clouds machinist (the user of the tests),
-// machinist-key (the same user with an application credential) and admin.
+// CloudsYAML returns the path of clouds.yaml. It contains the clouds machinist (the user of the tests), machinist-key
+// (the same user with an application credential) and admin.
 func (c *Cloud) CloudsYAML() string { return c.settings.configPath("clouds.yaml") }
 
-// Environment returns the environment variables with which a client uses a cloud of CloudsYAML.
+// Environment returns the environment variables that select a cloud of CloudsYAML.
 func (c *Cloud) Environment(cloud string) []string {
 	return []string{
 		"OS_CLIENT_CONFIG_FILE=" + c.CloudsYAML(),
@@ -27,8 +27,8 @@ func (c *Cloud) Environment(cloud string) []string {
 // ClientPath returns the path of the openstack command. It works in any folder.
 func (c *Cloud) ClientPath() string { return c.settings.clientPath() }
 
-// Client runs the openstack command of Debian as the user of the tests, and returns its output. The option --os-cloud
-// selects another cloud.
+// Client runs the openstack command as the user of the tests and returns the output. The option --os-cloud selects
+// another cloud.
 func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.settings.clientPath(), args...)
 	cmd.Env = c.settings.environment(c.Environment("machinist")...)

@@ -13,17 +13,17 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// Options are the options of Start.
+// Options configure Start.
 type Options struct {
-	// Dir is the folder for all files of the cloud: configuration, logs and data. Start creates it. It must be empty.
+	// Dir is an empty or missing folder for all files of the cloud: configuration, logs and data.
 	Dir string
 
 	// Output receives a line for each step. If it is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Cloud is a running OpenStack. Only one goroutine may call its methods at a time, except Client, CloudsYAML and
-// methods that return constant values.
+// Cloud is a running OpenStack. Its methods must not be called concurrently, except Client, CloudsYAML and methods that
+// return constant values.
 type Cloud struct {
 	settings settings
 	seeded   Seeded
@@ -34,9 +34,8 @@ type Cloud struct {
 	lines    sync.Mutex
 }
 
-// Start starts a cloud and waits until it is ready. AwaitReady describes when a cloud is ready. The first start on a
-// machine downloads OpenStack and creates its databases, which takes minutes. Later starts copy the databases of the
-// first start.
+// Start starts a cloud and waits until it is ready: see AwaitReady. The first start on a machine takes minutes: it
+// downloads OpenStack and creates the databases. Later starts copy the databases.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
 	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {
@@ -84,7 +83,6 @@ func (c *Cloud) start(ctx context.Context) error {
 	return c.startFirst(ctx, snapshot)
 }
 
-// emptyDir creates a folder, unless it exists and is empty, and returns its absolute path.
 func emptyDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -112,15 +110,14 @@ func (c *Cloud) Seeded() Seeded { return c.seeded }
 // AuthURL returns the URL of the identity service.
 func (c *Cloud) AuthURL() string { return c.settings.URL.Keystone }
 
-// MetadataURL returns the URL of the metadata service, which corresponds to http://169.254.169.254 in a guest.
+// MetadataURL returns the URL of the metadata service, for http://169.254.169.254 in a guest.
 func (c *Cloud) MetadataURL() string { return c.settings.URL.NovaMetadata }
 
-// MetadataSecret returns the secret with which the proxy of neutron authenticates requests to the metadata service. The
-// header X-Instance-ID-Signature is the HMAC-SHA256 of the server's ID with this secret, in hexadecimal form. The
-// headers X-Instance-ID and X-Tenant-ID contain the IDs of the server and of its project.
+// MetadataSecret returns the secret that authenticates requests to the metadata service. The header
+// X-Instance-ID-Signature is the hexadecimal HMAC-SHA256 of the server's ID with this secret. The headers X-Instance-ID
+// and X-Tenant-ID contain the IDs of the server and its project.
 func (c *Cloud) MetadataSecret() string { return c.settings.MetadataSecret }
 
-// logf writes a line to the output.
 func (c *Cloud) logf(format string, args ...any) {
 	c.lines.Lock()
 	defer c.lines.Unlock()
@@ -129,8 +126,7 @@ func (c *Cloud) logf(format string, args ...any) {
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
-// parallel runs functions in parallel and returns when all of them have ended. The first error cancels the context of
-// the others.
+// parallel runs functions in parallel and waits for all of them. The first error cancels the context of the others.
 func parallel(ctx context.Context, functions ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -64,7 +64,7 @@ func TestServersAreCreatedAndDeleted(t *testing.T) {
 		p.expectNotFound(p.url.Nova + "/servers/" + server)
 	}
 	p.expectNotFound(p.cinder + "/volumes/" + root)
-	// The volume and the port were not created together with the server, so they must remain.
+	// The volume and the port were not created with the server, so they must remain.
 	p.expectVolume(volume, "available")
 	if got := p.port(port); got.DeviceID != "" {
 		t.Errorf("the port still belongs to %s", got.DeviceID)
@@ -99,7 +99,6 @@ func TestClientWorksWithEveryCloud(t *testing.T) {
 	}
 }
 
-// member is the user of the tests.
 type member struct {
 	t       *testing.T
 	cloud   *Cloud
@@ -146,7 +145,6 @@ type server struct {
 	Volumes []struct{ ID string } `json:"os-extended-volumes:volumes_attached"`
 }
 
-// expectServer waits until the server has the status, and returns the server.
 func (p *member) expectServer(id, status string) server {
 	p.t.Helper()
 	var answer struct{ Server server }
@@ -190,7 +188,6 @@ func (p *member) port(id string) port {
 	return answer.Port
 }
 
-// expectNotFound waits until a URL returns 404.
 func (p *member) expectNotFound(url string) {
 	p.t.Helper()
 	eventually(p.t, func(ctx context.Context) error {
@@ -205,7 +202,7 @@ func (p *member) expectNotFound(url string) {
 	})
 }
 
-// userData reads the user data as the guest of a server would. It sends the headers that the proxy would add.
+// userData reads the user data like a guest, with the headers that the proxy would add.
 func (p *member) userData(server string) string {
 	p.t.Helper()
 	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))
@@ -230,10 +227,8 @@ func (p *member) userData(server string) string {
 	return string(body)
 }
 
-// patience is the time limit of conditions, long enough for a busy machine.
 const patience = 5 * time.Minute
 
-// eventually waits until condition returns no error.
 func eventually(t *testing.T, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,17 +1,16 @@
 // Package openstack runs a real OpenStack on the loopback address: keystone, placement, glance, neutron, nova and
 // cinder from Debian, with MariaDB and RabbitMQ. A test can kill each process and start it again.
 //
-// A double of a cloud only shows the behavior that its author knows. With this package, a driver is tested against the
-// real services: their schemas, error messages, intermediate states and order of events. Everything below the services
-// is fake. With the fake driver of nova, a server is only an entry in a table. Our mechanism driver binds every port,
-// and our volume driver creates volumes without disks (python/machinist_openstack). No guest boots, but a test can read
-// from the metadata service what a guest would read.
+// A fake cloud shows only the behavior that its author knows. This package tests a driver against the real services:
+// their schemas, error messages, intermediate states and order of events. Everything below the services is fake. With
+// the fake driver of nova, a server is only an entry in a table. The drivers in python/machinist_openstack bind every
+// port and create volumes without disks. No guest boots, but a test can read the metadata of a guest.
 //
 // # Programs
 //
-// install.sh downloads packages of Debian and unpacks them into the cache of this project. It does not install them, so
-// the packages and the configuration of the system do not change. To remove everything, delete the folder. The script
-// needs Debian 12 and apt. It needs root only if apt has no package lists.
+// The script install.sh unpacks Debian packages into the cache of this project without installing them. The packages
+// and the configuration of the system do not change. To remove everything, delete the folder. The script needs Debian
+// 12 and apt. It needs root only if apt has no package lists.
 //
 // # Starting
 //
@@ -25,20 +24,19 @@
 // snapshot. Old snapshots can be deleted at any time. The databases of two clouds differ only in ports and folders.
 // MariaDB updates these when it starts (updateURLs).
 //
-// Services start in parallel. As an exception, some services start later: at their start, they send a request to
-// another service only once, and end if the other service does not respond (needs).
+// Services start in parallel. Some services start later (needs): at their start, they send a request to another service
+// only once, and end if there is no response.
 //
 // # Faults
 //
-// Kill kills all processes of a service to simulate a crash. StartService starts the service again, and AwaitReady
-// returns when the cloud can be used again. It is not sufficient that each service listens on its port. A service that
-// receives work from a message queue must also be a consumer of the queue in RabbitMQ, and must have written a report
-// to the database since its start. A killed host counts as down 15 seconds after its last report. Services report every
-// three seconds.
+// The method Kill kills all processes of a service to simulate a crash. StartService starts the service again, and
+// AwaitReady waits until the cloud can be used. An open port is not sufficient: a service must also consume its message
+// queue in RabbitMQ, and must have reported to the database since its start. A killed host counts as down 15 seconds
+// after its last report. Services report every three seconds.
 //
 // # Seed
 //
 // Seeded contains the names and IDs of the objects in every cloud: a project with a user who is not an administrator,
-// flavors (three of them fit no host), images, networks, security groups, volume types, and three hosts, each in its
-// own availability zone. Quotas are unlimited. If a test needs a quota, it sets the quota as admin.
+// flavors, images, networks, security groups and volume types. Three of the flavors fit no host. The cloud has three
+// hosts, each in its own availability zone. Quotas are unlimited. If a test needs a quota, it sets the quota as admin.
 package openstack

@@ -46,7 +46,7 @@ func TestCloudRecoversFromKilledServices(t *testing.T) {
 	p.expectNotFound(p.url.Nova + "/servers/" + server)
 }
 
-// startCloud starts a cloud for a test. At the end of the test, it checks that no process of the cloud is left.
+// startCloud also checks at the end of the test that no process of the cloud is left.
 func startCloud(t *testing.T) *Cloud {
 	t.Helper()
 	c, err := Start(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "cloud"), Output: t.Output()})
@@ -75,8 +75,8 @@ func startCloud(t *testing.T) *Cloud {
 	return c
 }
 
-// running returns the processes whose working directory is in the folder of the cloud. This is true for all processes
-// of the cloud.
+// running returns the processes whose working directory is in the folder of the cloud. This includes all processes of
+// the cloud.
 func running(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -89,7 +89,7 @@ func running(t *testing.T, c *Cloud) map[int]string {
 		if err != nil {
 			continue
 		}
-		// If the process has just ended, the link no longer exists.
+		// The link no longer exists if the process has just ended.
 		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err == nil && (dir == c.Dir() || strings.HasPrefix(dir, c.Dir()+"/")) {
 			command, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))

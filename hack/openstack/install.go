@@ -15,9 +15,8 @@ import (
 //go:embed install.sh
 var installScript []byte
 
-// install unpacks the programs of OpenStack unless they exist already, and returns their folder.
 func install(ctx context.Context, output io.Writer) (string, error) {
-	// The name of the folder depends on the content of the script, so the script must run from a file.
+	// The folder name depends on the content of the script, so the script must run from a file.
 	dir, err := os.MkdirTemp("", "machinist-openstack-")
 	if err != nil {
 		return "", err

@@ -8,12 +8,10 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// python is the Python of Debian, because Debian's packages are built for this version. The python3 in PATH may be
-// another version.
+// python is the Python of Debian's packages. The python3 in PATH may have another version.
 const python = "/usr/bin/python3"
 
-// environment returns the environment of all processes. It does not contain the caller's variables, so that these do
-// not affect the processes.
+// environment returns the environment of all processes. Variables of the caller must not affect them.
 func (s settings) environment(more ...string) []string {
 	return append([]string{
 		"PATH=" + s.Root + "/usr/sbin:" + s.Root + "/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -30,7 +28,6 @@ func (s settings) environment(more ...string) []string {
 	}, more...)
 }
 
-// launch returns a process that runs a program of OpenStack.
 func (s settings) launch(name, program string, args ...string) *child.Process {
 	return &child.Process{
 		Name: name, Path: python, Dir: s.Dir, Group: true, Env: s.environment(),
@@ -38,7 +35,7 @@ func (s settings) launch(name, program string, args ...string) *child.Process {
 	}
 }
 
-// processes returns the processes of a service, in the order in which they start.
+// processes returns the processes of a service in start order.
 func (s settings) processes(service Service) []*child.Process {
 	config := func(name string) string { return "--config-file=" + s.configPath(name) }
 	novaDatabase := []string{config("nova.conf"), config("nova-database.conf")}
@@ -71,7 +68,7 @@ func (s settings) mariaDB() *child.Process {
 	return &child.Process{
 		Name: "mariadb", Path: filepath.Join(s.Root, "usr/sbin/mariadbd"), Dir: s.Dir, Env: s.environment(),
 		Args: append(s.mariaDBArgs(),
-			// This path of the socket is relative to the data folder.
+			// This path is relative to the data folder.
 			"--socket="+filepath.Base(mariaDBSocket),
 			"--pid-file=mariadb.pid",
 			"--skip-networking",
@@ -88,21 +85,21 @@ func (s settings) mariaDB() *child.Process {
 	}
 }
 
-// mariaDBArgs returns the arguments that the server and the program that creates its data folder have in common.
+// mariaDBArgs returns the common arguments of the server and the program that creates its data folder.
 func (s settings) mariaDBArgs() []string {
 	return []string{
 		"--no-defaults",
 		"--basedir=" + filepath.Join(s.Root, "usr"),
 		"--datadir=" + filepath.Join(s.Dir, "mariadb"),
 		"--user=root",
-		// One file for all tables is smaller than hundreds of small files, and is created faster.
+		// One file for all tables is smaller and is created faster than hundreds of small files.
 		"--innodb-file-per-table=OFF",
 		"--character-set-server=utf8mb3",
 	}
 }
 
-// portMapper returns the port mapper of Erlang, on its own port. RabbitMQ would otherwise start a port mapper that
-// listens on all addresses of the machine, and that continues to run after RabbitMQ ends.
+// portMapper returns Erlang's port mapper on its own port. Otherwise, RabbitMQ would start one that listens on all
+// addresses and outlives RabbitMQ.
 func (s settings) portMapper() *child.Process {
 	return &child.Process{
 		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),
@@ -110,7 +107,6 @@ func (s settings) portMapper() *child.Process {
 	}
 }
 
-// erlang returns the path of a program of Erlang.
 func (s settings) erlang(program string) string {
 	found, err := filepath.Glob(filepath.Join(s.Root, "usr/lib/erlang/erts-*/bin", program))
 	if err != nil || len(found) == 0 {
@@ -119,8 +115,8 @@ func (s settings) erlang(program string) string {
 	return found[0]
 }
 
-// rabbitMQ returns RabbitMQ, which runs in the virtual machine of Erlang without its shell scripts. The scripts look
-// for programs in /usr, and leave RabbitMQ running when they are killed.
+// rabbitMQ runs without its shell scripts: they look for programs in /usr, and leave RabbitMQ running when they are
+// killed.
 func (s settings) rabbitMQ() *child.Process {
 	home := filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8")
 	if found, _ := filepath.Glob(filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-*")); len(found) > 0 {

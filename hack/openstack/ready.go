@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// listening returns a check that succeeds when a service responds. It always succeeds for services that only receive
-// messages from queues.
+// listening checks that a service responds. It always succeeds for services that only receive messages.
 func (c *Cloud) listening(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {
@@ -51,8 +50,7 @@ func (c *Cloud) listening(service Service) func(context.Context) error {
 	}
 }
 
-// mariaDBListens connects to the socket through the file descriptor of its folder, because the path of a socket is
-// limited in length.
+// mariaDBListens uses the file descriptor of the folder, because the length of socket paths is limited.
 func (s settings) mariaDBListens(ctx context.Context) error {
 	dir, err := os.Open(filepath.Join(s.Dir, filepath.Dir(mariaDBSocket)))
 	if err != nil {
@@ -68,7 +66,7 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// serves returns a check that succeeds when a server responds without a server error.
+// serves checks that a server responds without a server error.
 func (c *client) serves(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/", nil)
@@ -87,7 +85,7 @@ func (c *client) serves(url string) func(context.Context) error {
 	}
 }
 
-// consuming returns a check that succeeds when all of the services consume from their queues.
+// consuming checks that all of the services consume from their queues.
 func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	return func(ctx context.Context) error {
 		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
@@ -110,9 +108,9 @@ func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	}
 }
 
-// AwaitReady returns when the cloud can be used: every service runs, serves requests, consumes its queues, and has
-// written a report to the database since its last start. Every host must be in the cell of nova and up. AwaitReady
-// returns an error if a service does not run or if ctx is done.
+// AwaitReady waits until the cloud can be used. Every service must serve requests, consume its queues, and have
+// reported to the database since its start. Every host must be up and in the cell of nova. AwaitReady fails if a
+// service does not run or ctx is done.
 func (c *Cloud) AwaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -141,7 +139,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ready returns nil if the cloud can be used, and otherwise an error with the reason.
+// ready returns why the cloud cannot be used yet, or nil.
 func (c *Cloud) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -157,8 +155,7 @@ func (c *Cloud) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Each of these requests makes a service read from its database, which shows that the service is connected to the
-	// database again.
+	// Each request makes a service read from its database, so it shows the connection to the database.
 	for _, url := range []string{
 		c.settings.URL.Glance + "/v2/images?limit=1",
 		c.settings.URL.Neutron + "/v2.0/networks?limit=1",
@@ -171,7 +168,7 @@ func (c *Cloud) ready(ctx context.Context) error {
 	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin), c.backendKnown(ctx, admin))
 }
 
-// backendKnown checks whether the scheduler of cinder knows a backend. Without one, volumes end in error.
+// backendKnown checks that the scheduler of cinder knows a backend. Otherwise volumes would fail.
 func (c *Cloud) backendKnown(ctx context.Context, admin *session) error {
 	var answer struct{ Pools []struct{ Name string } }
 	if err := admin.do(ctx, "GET", c.volumes(admin)+"/scheduler-stats/get_pools", nil, &answer); err != nil {
@@ -183,12 +180,11 @@ func (c *Cloud) backendKnown(ctx context.Context, admin *session) error {
 	return nil
 }
 
-// volumes returns the URL of cinder for a project.
 func (c *Cloud) volumes(by *session) string {
 	return strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
 }
 
-// reported returns an error if a service has not written a report since it was started.
+// reported returns an error if a service has not reported since its start.
 func (c *Cloud) reported(ctx context.Context, admin *session) error {
 	type report struct {
 		Binary, Host, State string
@@ -224,7 +220,6 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 	return nil
 }
 
-// hostsUp returns an error if a host is not ready to run servers.
 func (c *Cloud) hostsUp(ctx context.Context, admin *session) error {
 	var answer struct {
 		Hypervisors []struct {

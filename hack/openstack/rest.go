@@ -10,12 +10,10 @@ import (
 	"time"
 )
 
-// client sends requests to the services.
 type client struct{ http *http.Client }
 
 func newClient() *client { return &client{http: &http.Client{Timeout: time.Minute}} }
 
-// session is a session of a user.
 type session struct {
 	client    *client
 	token     string
@@ -23,7 +21,6 @@ type session struct {
 	projectID string
 }
 
-// login returns a session of a user in a project of the domain Default.
 func (c *client) login(ctx context.Context, keystone, user, password, project string) (*session, error) {
 	domain := map[string]any{"name": "Default"}
 	body := map[string]any{"auth": map[string]any{
@@ -51,7 +48,7 @@ func (c *client) login(ctx context.Context, keystone, user, password, project st
 	}, nil
 }
 
-// do sends a request. A body of the type []byte is sent unchanged, and any other body as JSON.
+// do sends a body of the type []byte unchanged, and any other body as JSON.
 func (s *session) do(ctx context.Context, method, url string, body, into any) error {
 	header := http.Header{
 		"X-Auth-Token": {s.token},

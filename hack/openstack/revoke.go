@@ -2,8 +2,8 @@ package openstack
 
 import "context"
 
-// RevokeTokens disables the user of the tests for a moment, so that Keystone revokes all tokens of this user. Passwords
-// and application credentials stay valid.
+// RevokeTokens disables the user of the tests for a moment, so that Keystone revokes the user's tokens. Passwords and
+// application credentials stay valid.
 func (c *Cloud) RevokeTokens(ctx context.Context) error {
 	admin, err := c.admin(ctx)
 	if err != nil {

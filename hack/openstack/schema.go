@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// startFirst creates the databases, starts the services, seeds the cloud, and creates the snapshot for later starts.
+// startFirst creates and seeds the cloud, and creates the snapshot for later starts.
 func (c *Cloud) startFirst(ctx context.Context, snapshot string) error {
 	c.logf("there is no snapshot yet: creating the databases")
 	if err := c.settings.writeKeys(); err != nil {
@@ -36,7 +36,6 @@ func (c *Cloud) startFirst(ctx context.Context, snapshot string) error {
 	return c.AwaitReady(ctx)
 }
 
-// createDatabases starts MariaDB and keystone, and creates the databases and the catalog.
 func (c *Cloud) createDatabases(ctx context.Context) error {
 	s := c.settings
 	if err := os.WriteFile(s.configPath("mariadb.sql"), nil, 0o600); err != nil {
@@ -88,7 +87,6 @@ func (c *Cloud) createDatabases(ctx context.Context) error {
 	)
 }
 
-// inOrder runs functions one after the other.
 func inOrder(functions ...func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, function := range functions {
@@ -110,8 +108,8 @@ CREATE DATABASE nova_cell0;
 CREATE DATABASE cinder;
 `
 
-// mapCells creates the cells of nova. cell0 is for servers that were not scheduled to a host, and cell1 contains all
-// hosts. Each cloud uses another port for the message queue, so nova reads the URL from its configuration file.
+// mapCells creates the cells of nova: cell0 for servers without a host, and cell1 for all hosts. Nova reads the URL of
+// the message queue from its configuration file, because each cloud uses another port.
 const mapCells = `INSERT INTO nova_api.cell_mappings
 (created_at, uuid, name, transport_url, database_connection, disabled) VALUES
 (NOW(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///',
@@ -120,7 +118,7 @@ const mapCells = `INSERT INTO nova_api.cell_mappings
 	'mysql+pymysql://root@localhost/nova?unix_socket=` + mariaDBSocket + `&charset=utf8', 0);
 `
 
-// updateURLs returns the statements that update ports and folders of a snapshot for this cloud.
+// updateURLs returns the statements that adapt the ports and folders of a snapshot to this cloud.
 func (s settings) updateURLs() string {
 	statement := ""
 	for _, service := range s.catalog() {

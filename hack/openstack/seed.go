@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Seeded contains the objects that exist in a cloud when it starts, by name.
+// Seeded contains the objects that exist at the start of a cloud, by name.
 type Seeded struct {
 	Project, ProjectID string // the project of the user
 	User, UserID       string // a user with the role member
@@ -30,7 +30,6 @@ type Network struct{ ID, SubnetID, CIDR string }
 // Credential is an application credential.
 type Credential struct{ ID, Secret string }
 
-// seed creates the objects of Seeded.
 func (c *Cloud) seed(ctx context.Context) error {
 	admin, err := c.admin(ctx)
 	if err != nil {
@@ -66,13 +65,11 @@ type seeder struct {
 	seeded        Seeded
 }
 
-// created is the response to a request that creates an object.
 type created map[string]struct {
 	ID     any    // a number for aggregates, else a string
 	Secret string // only for credentials
 }
 
-// create creates an object and returns its ID.
 func create(ctx context.Context, by *session, url, kind string, fields map[string]any) (string, error) {
 	var answer created
 	err := by.do(ctx, "POST", url, map[string]any{kind: fields}, &answer)
@@ -173,7 +170,7 @@ func (s *seeder) networks(ctx context.Context) error {
 	return nil
 }
 
-// securityGroups creates the group workers. When the first network is created, Neutron also creates the group default.
+// securityGroups creates the group workers. Neutron creates the group default together with the first network.
 func (s *seeder) securityGroups(ctx context.Context) error {
 	url := s.URL.Neutron + "/v2.0/security-groups"
 	_, err := create(ctx, s.member, url, "security_group", map[string]any{"name": "workers"})
@@ -204,7 +201,6 @@ func (s *seeder) volumeTypes(ctx context.Context) error {
 	return nil
 }
 
-// compute creates the key pair and the server group.
 func (s *seeder) compute(ctx context.Context) error {
 	// The private key was deleted. It is not needed, because no guest boots.
 	const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f machinist"

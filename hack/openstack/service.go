@@ -8,8 +8,7 @@ import (
 // Service is a program of the cloud that can be killed and started separately.
 type Service string
 
-// The services. The services. Each service is one program and its child processes. RabbitMQ also includes the port
-// mapper of Erlang.
+// A service is one program and its child processes. RabbitMQ also includes the port mapper of Erlang.
 const (
 	MariaDB         Service = "mariadb"
 	RabbitMQ        Service = "rabbitmq"
@@ -29,7 +28,7 @@ const (
 	CinderVolume    Service = "cinder-volume"
 )
 
-// Services returns all services. Each service comes after the services that it needs to start.
+// Services returns all services in the order of their dependencies.
 func Services() []Service {
 	return []Service{
 		MariaDB, RabbitMQ, Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, NovaConductor, NovaScheduler,
@@ -37,7 +36,7 @@ func Services() []Service {
 	}
 }
 
-// NovaCompute returns the three services that run servers in the zones az-1, az-2 and az-3.
+// NovaCompute returns the three services that run servers, in the zones az-1, az-2 and az-3.
 func NovaCompute() []Service { return []Service{NovaCompute1, NovaCompute2, NovaCompute3} }
 
 // AvailabilityZone returns the zone of a service of NovaCompute.
@@ -49,13 +48,12 @@ func AvailabilityZone(compute Service) (string, error) {
 	return fmt.Sprintf("az-%d", i+1), nil
 }
 
-// host returns the name of a service of NovaCompute in nova.
+// host returns the host name of a compute service in nova.
 func host(compute Service) string { return "host-" + string(compute[len(compute)-1:]) }
 
-// isCompute reports whether a service is in NovaCompute.
 func isCompute(s Service) bool { return slices.Contains(NovaCompute(), s) }
 
-// queues returns the message queues from which a service receives its work.
+// queues returns the message queues that a service consumes.
 func queues(s Service) []string {
 	switch s {
 	case NovaConductor:

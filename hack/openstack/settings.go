@@ -35,7 +35,6 @@ type settings struct {
 	ApplicationCredential          *Credential
 }
 
-// ports are ports of the loopback address.
 type ports struct {
 	RabbitMQ, Erlang, PortMapper                                        int
 	Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, Cinder int
@@ -46,7 +45,6 @@ type urls struct {
 	Keystone, Placement, Glance, Neutron, Nova, NovaMetadata, Cinder string
 }
 
-// newSettings returns settings with free ports.
 func newSettings(dir, root string) (settings, error) {
 	s := settings{
 		Dir: dir, Root: root, Region: "RegionOne",
@@ -75,8 +73,8 @@ func newSettings(dir, root string) (settings, error) {
 	return s, nil
 }
 
-// mariaDBSocket is the path of the socket, relative to the folder of the cloud. All processes run in this folder. A
-// relative path is short enough for a socket. It also makes a snapshot independent of the folder of the cloud.
+// mariaDBSocket is relative to the folder of the cloud, which is the working directory of all processes. So the path is
+// short enough for a socket, and a snapshot is independent of the folder.
 const mariaDBSocket = "mariadb/mariadb.sock"
 
 // Database returns the URL of a database.
@@ -89,10 +87,9 @@ func (s settings) MessageQueue() string {
 	return fmt.Sprintf("rabbit://guest:guest@127.0.0.1:%d/", s.Port.RabbitMQ)
 }
 
-// configPath returns the path of a configuration file.
 func (s settings) configPath(name string) string { return filepath.Join(s.Dir, "config", name) }
 
-// write writes the configuration files of the cloud, and creates the folders that they name.
+// write writes the configuration files and creates the folders that they name.
 func (s settings) write() error {
 	for _, dir := range []string{
 		"config", "home", "nova/locks", "neutron/locks", "cinder/locks", "cinder/coordination",
@@ -126,7 +123,6 @@ func (s settings) write() error {
 	return s.writePython()
 }
 
-// render writes a configuration file from a template.
 func (s settings) render(from, to string, data any) error {
 	t, err := template.New("").ParseFS(configFiles, "config/shared.conf", "config/"+from)
 	if err != nil {
@@ -139,10 +135,9 @@ func (s settings) render(from, to string, data any) error {
 	return os.WriteFile(s.configPath(to), b.Bytes(), 0o600)
 }
 
-// clientPath returns the path of the script that runs the openstack command.
 func (s settings) clientPath() string { return filepath.Join(s.Dir, "openstack") }
 
-// writeClient writes a script that runs the openstack command of Debian. It works in any folder.
+// writeClient writes a script that runs the openstack command in any folder.
 func (s settings) writeClient() error {
 	t, err := template.ParseFS(configFiles, "config/client.sh")
 	if err != nil {
@@ -155,7 +150,6 @@ func (s settings) writeClient() error {
 	return os.WriteFile(s.clientPath(), b.Bytes(), 0o700)
 }
 
-// writePython writes our drivers and the launcher.
 func (s settings) writePython() error {
 	return fs.WalkDir(pythonFiles, "python", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -173,7 +167,7 @@ func (s settings) writePython() error {
 	})
 }
 
-// writeKeys creates the keys with which keystone encrypts tokens and credentials.
+// writeKeys creates keystone's keys for tokens and credentials.
 func (s settings) writeKeys() error {
 	for _, dir := range []string{"fernet-keys", "credential-keys"} {
 		for _, name := range []string{"0", "1"} {

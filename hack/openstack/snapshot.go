@@ -19,8 +19,7 @@ import (
 //go:embed config python schema.go catalog.go seed.go settings.go program.go
 var snapshotSources embed.FS
 
-// snapshotDir returns the path of the snapshot, which is a folder next to the programs of OpenStack. The folder may not
-// exist.
+// snapshotDir returns the path of the snapshot, which may not exist yet.
 func snapshotDir(root string) (string, error) {
 	hash := sha256.New()
 	err := fs.WalkDir(snapshotSources, ".", func(path string, d fs.DirEntry, err error) error {
@@ -40,11 +39,10 @@ func snapshotDir(root string) (string, error) {
 	return filepath.Join(filepath.Dir(root), "snapshot-"+hex.EncodeToString(hash.Sum(nil))[:12]), nil
 }
 
-// snapshotFolders are the folders of a cloud that are stored in a snapshot.
 var snapshotFolders = []string{"mariadb", "keystone", "glance"}
 
-// save creates a snapshot of the cloud, which continues to run. It stops MariaDB for a moment, because the files of a
-// running MariaDB are not consistent. The services then connect to MariaDB again.
+// save creates a snapshot of the running cloud. It stops MariaDB for a moment, because the files of a running MariaDB
+// are not consistent.
 func (c *Cloud) save(ctx context.Context, snapshot string) error {
 	begun := time.Now()
 	tmp, err := os.MkdirTemp(filepath.Dir(snapshot), ".snapshot-")
@@ -81,7 +79,6 @@ func (c *Cloud) save(ctx context.Context, snapshot string) error {
 	return nil
 }
 
-// restore copies a snapshot into the folder of the cloud.
 func (c *Cloud) restore(snapshot string) error {
 	begun := time.Now()
 	seeded, err := os.ReadFile(filepath.Join(snapshot, "seeded.json"))

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// grace is how long a service may take to end after a signal. After the signal, a service first completes its current
-// requests. Some services never end while a service that they use is missing.
+// grace is how long a service may take to end after a signal. A service first completes its current requests. Some
+// services never end while another service is missing.
 const grace = 2 * time.Second
 
 // Stop ends all services of the cloud. The folder remains.
@@ -20,7 +20,7 @@ func (c *Cloud) Stop() error {
 	begun := time.Now()
 	var errs []error
 	services := Services()
-	// MariaDB and RabbitMQ must end after the services that use them.
+	// MariaDB and RabbitMQ must end last.
 	groups := [][]Service{services[2:], services[:2]}
 	for _, group := range groups {
 		var mutex sync.Mutex
@@ -54,7 +54,6 @@ func (c *Cloud) Kill(service Service) error {
 	return err
 }
 
-// processes returns the processes of a service.
 func (c *Cloud) processes(service Service) ([]*child.Process, error) {
 	processes, known := c.services[service]
 	if !known {
@@ -63,8 +62,8 @@ func (c *Cloud) processes(service Service) ([]*child.Process, error) {
 	return processes, nil
 }
 
-// StartService starts a service that does not run, and returns when the service listens. If a service only receives
-// messages from queues, it may not have started to consume them yet. AwaitReady waits until the cloud can be used.
+// StartService starts a service and returns when it listens. The service may not consume its message queue yet: see
+// AwaitReady.
 func (c *Cloud) StartService(ctx context.Context, service Service) error {
 	processes, err := c.processes(service)
 	if err != nil {
@@ -89,8 +88,7 @@ func (c *Cloud) Restart(ctx context.Context, service Service) error {
 	return c.StartService(ctx, service)
 }
 
-// startServices starts all services that are not running. Each service starts as soon as the services that it needs
-// have started.
+// startServices starts all services that are not running, each as soon as the services that it needs have started.
 func (c *Cloud) startServices(ctx context.Context) error {
 	started := map[Service]chan struct{}{}
 	for _, service := range Services() {
@@ -103,7 +101,7 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				select {
 				case <-started[other]:
 				case <-ctx.Done():
-					return nil // another function returned an error
+					return nil // Another function returned an error.
 				}
 			}
 			begun := time.Now()
@@ -113,8 +111,7 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				}
 			}
 			if service == NovaConductor {
-				// When a host starts, it sends a request to the conductor. If the conductor does not consume its queue yet, the
-				// host waits for a long time.
+				// A starting host waits for a long time if the conductor does not consume its queue yet.
 				if err := c.services[service][0].Await(ctx, c.consuming(service)); err != nil {
 					return err
 				}
@@ -138,16 +135,15 @@ func (c *Cloud) needs(service Service) []Service {
 		// nova-metadata sends one request to the conductor, and ends if there is no answer.
 		return []Service{MariaDB, Keystone, NovaConductor}
 	case isCompute(service):
-		// If a host cannot report its resources because a service is missing, it tries again only after a minute.
+		// A host that cannot report its resources retries only after a minute.
 		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
 	default:
-		// The conductor and the scheduler of nova log in once, and end if that fails. The other services would retry until
-		// keystone runs. But keystone starts faster if these services do not use the processors meanwhile.
+		// The conductor and the scheduler of nova end if their first login fails. The other services retry, but
+		// keystone starts faster if they start later.
 		return []Service{MariaDB, Keystone}
 	}
 }
 
-// run runs a program and waits until it ends.
 func (c *Cloud) run(ctx context.Context, p *child.Process) error {
 	begun := time.Now()
 	if err := p.Start(); err != nil {
@@ -165,7 +161,6 @@ func (c *Cloud) run(ctx context.Context, p *child.Process) error {
 	return nil
 }
 
-// sql runs statements in MariaDB.
 func (c *Cloud) sql(ctx context.Context, name, statements string) error {
 	s := c.settings
 	path := s.configPath(name + ".sql")

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/cli"
 )
 
-// commandsDocument returns the document about the commands of machinist. It contains the texts that --help prints.
+// commandsDocument contains the texts of --help.
 func commandsDocument() ([]byte, error) {
 	root, env := &cobra.Command{Use: "machinist"}, cli.NewEnv(io.Discard, io.Discard)
 	root.AddCommand(cli.Commands(env)...)
@@ -32,7 +32,7 @@ cluster and the user: ` + "`--kubeconfig`, `--context`, `--namespace`, `--reques
 	return out.Bytes(), nil
 }
 
-// renderCommands writes a section for each subcommand of a command, at all levels.
+// renderCommands writes a section for each subcommand at all levels.
 func renderCommands(out *bytes.Buffer, parent *cobra.Command) {
 	for _, c := range parent.Commands() {
 		if c.IsAvailableCommand() {
@@ -76,10 +76,10 @@ func renderCommand(out *bytes.Buffer, c *cobra.Command) {
 	})
 }
 
-// indentation matches the two spaces at the beginning of each line of an example.
+// indentation matches the two spaces before each line of an example.
 var indentation = regexp.MustCompile(`(?m)^  `)
 
-// paragraphs joins the lines of each paragraph and escapes the beginning of HTML tags.
+// paragraphs joins the lines of each paragraph and escapes HTML tags.
 func paragraphs(text string) string {
 	all := strings.Split(strings.TrimSpace(text), "\n\n")
 	for i, paragraph := range all {

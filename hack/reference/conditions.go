@@ -11,10 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// firstKinds come first in the document, in this order.
 var firstKinds = []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass", "MachineHealthCheck"}
 
-// conditionsDocument returns the document about the conditions of all kinds.
 func conditionsDocument(root string) ([]byte, error) {
 	blocks, err := blocksOf(root)
 	if err != nil {
@@ -52,8 +50,7 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	return out.Bytes()
 }
 
-// merged returns the blocks of a kind, and merges blocks that have the same heading. The block with the phases comes
-// first.
+// merged returns the blocks of a kind, with those of the same heading merged. The block with the phases comes first.
 func merged(blocks []block, kind string) (ofKind []block) {
 	for _, b := range blocks {
 		if b.kind != kind {
@@ -95,8 +92,7 @@ func (b block) render(out *bytes.Buffer, conditions map[string]bool,
 	}
 }
 
-// heading splits the comment of a block into a heading and the rest. The heading ends with the first comma, colon or
-// full stop. heading removes the kind from the heading.
+// heading splits the comment of a block at the first comma, colon or full stop. The heading omits the kind.
 func (b block) heading() (heading, rest string) {
 	heading, rest = strings.TrimSuffix(b.doc, "."), ""
 	if end := headingEnd.FindStringIndex(b.doc); end != nil {
@@ -112,8 +108,8 @@ var (
 
 var word = regexp.MustCompile(`[A-Za-z.]+`)
 
-// advice returns the explanations that machinist why prints for a reason: what happens next, and what the user can do.
-// Each of them may be empty.
+// advice returns what machinist why prints for a reason: what happens next, and what the user can do. Both may be
+// empty.
 func (b block) advice(reason string, conditions map[string]bool,
 	meaningOf func(condition, reason string) why.Meaning) (next, do string) {
 	var about []string

@@ -12,26 +12,24 @@ import (
 	"strings"
 )
 
-// apiFolder is the folder with the constants of the API. If the comment of a block in this folder names no kind, the
-// block has the kind of the previous block.
+// apiFolder contains the constants of the API. A block whose comment names no kind belongs to the kind of the previous
+// block.
 const apiFolder = "api/v1beta1"
 
 // block is a group of constants that share a comment.
 type block struct {
-	// kind is the kind of the objects, such as Machine.
-	kind string
-	// doc is the comment of the group.
+	// kind is the kind of objects, such as Machine.
+	kind      string
 	doc       string
 	constants []constant
 }
 
-// constant is a constant with its comment.
 type constant struct{ name, value, doc string }
 
 var (
 	documented = regexp.MustCompile(`^(Conditions of|Reasons|Phases of) `)
 	aboutKind  = regexp.MustCompile(`\b(?:of|on|in|which) (?:\S+ of )?an? ([A-Z][A-Za-z]+)`)
-	// mustBeDocumented matches the names of constants of the API that must be in a documented group.
+	// mustBeDocumented matches constants of the API that must be in a documented group.
 	mustBeDocumented = regexp.MustCompile(`^(Condition|Reason|Failure)[A-Z]`)
 	surfaces         = regexp.MustCompile(`^(\w+) surfaces `)
 )
@@ -39,13 +37,13 @@ var (
 // reader collects the blocks of all Go files.
 type reader struct {
 	files token.FileSet
-	// api contains the values of the string constants of the API by name, because other constants refer to them.
+	// api contains the string constants of the API by name, because other constants refer to them.
 	api    map[string]string
 	blocks []block
 }
 
-// blocksOf reads the groups of constants in all files below root. The groups of the API come first. blocksOf skips
-// internal/cli, because the findings there are not conditions.
+// blocksOf reads the groups of constants in all files below root, starting with the API. It skips internal/cli, because
+// its findings are not conditions.
 func blocksOf(root string) ([]block, error) {
 	r := &reader{api: map[string]string{}}
 	api := filepath.Join(root, apiFolder)
@@ -61,7 +59,6 @@ func blocksOf(root string) ([]block, error) {
 	})
 }
 
-// folder reads the Go files in a folder and in its subfolders.
 func (r *reader) folder(folder string, skip func(path string) bool) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -108,8 +105,7 @@ func (r *reader) file(path string, ofAPI bool) error {
 	return nil
 }
 
-// constants returns the constants of a group. If the group is not documented but contains a constant that must be
-// documented, constants returns an error.
+// constants returns an error if a constant that must be documented is in an undocumented group.
 func (r *reader) constants(group *ast.GenDecl, ofAPI, isDocumented bool) (constants []constant, err error) {
 	for _, spec := range group.Specs {
 		valueSpec := spec.(*ast.ValueSpec)
@@ -142,7 +138,6 @@ func (r *reader) constants(group *ast.GenDecl, ofAPI, isDocumented bool) (consta
 	return constants, nil
 }
 
-// value returns the string value of a constant.
 func (r *reader) value(expression ast.Expr) (string, bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -155,8 +150,7 @@ func (r *reader) value(expression ast.Expr) (string, bool) {
 	return "", false
 }
 
-// checkEvents returns an error if the reason of an event is a literal, because the generated reference would not
-// contain this reason.
+// checkEvents rejects events with a literal reason, because the reference would not contain this reason.
 func (r *reader) checkEvents(file *ast.File) (err error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, isCall := n.(*ast.CallExpr)

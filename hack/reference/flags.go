@@ -11,15 +11,13 @@ import (
 	"strings"
 )
 
-// program is a program whose flags are documented.
 type program struct {
-	name string
-	// module is the folder of its Go module.
+	name   string
 	module string
 	role   role
 }
 
-// role determines which flags a program shares with other programs.
+// role determines which flags a program shares with others.
 type role int
 
 const (
@@ -28,7 +26,7 @@ const (
 	provider        // also has the flags that all provider processes share
 )
 
-// programs are the documented programs, in the order of the document.
+// programs are the documented programs, in document order.
 var programs = []program{
 	{"machinist-manager", ".", anyProcess},
 	{"machinist-operator", ".", standalone},
@@ -40,11 +38,9 @@ var programs = []program{
 	{"simcloud", ".", standalone},
 }
 
-// option is a flag.
 type option struct{ name, kind, defaultValue, usage string }
 
-// flagSections runs each program with --help, and returns the sections of the document about the flags of these
-// programs.
+// flagSections runs each program with --help.
 func flagSections(root string) ([]section, error) {
 	sections := make([]section, 0, len(programs))
 	for _, p := range programs {
@@ -65,16 +61,16 @@ func flagSections(root string) ([]section, error) {
 	return group(sections), nil
 }
 
-// flagLine matches a flag in the output of pflag: name, type and usage.
+// flagLine matches the name, type and usage of a flag in the output of pflag.
 var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3,}(\S.*)$`)
 
-// defaultSuffix matches the suffix that pflag adds to the usage if the default is not the zero value.
+// defaultSuffix matches the default in the usage. pflag prints it unless it is the zero value.
 var defaultSuffix = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
 
-// zeros contains the zero value of each type. pflag does not print a default that is the zero value.
+// zeros contains the zero values by type, which pflag does not print as defaults.
 var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
 
-// parseHelp parses the flags in the help text that cobra prints. The result does not contain --help and --version.
+// parseHelp parses the flags in cobra's help text, except --help and --version.
 func parseHelp(help string) (options []option, err error) {
 	_, flags, found := strings.Cut(help, "\nFlags:\n")
 	if !found {
@@ -97,14 +93,13 @@ func parseHelp(help string) (options []option, err error) {
 	return options, nil
 }
 
-// section is a section of the document: a title and a table of flags.
 type section struct {
 	title   string
 	role    role
 	options []option
 }
 
-// group moves the flags that all processes share, and those that all provider processes share, into separate sections.
+// group moves the flags shared by all processes, and by all provider processes, into separate sections.
 func group(sections []section) []section {
 	withRole := func(least role) (some []section) {
 		for _, s := range sections {
@@ -133,7 +128,7 @@ func group(sections []section) []section {
 	return grouped
 }
 
-// common returns the flags that occur in all sections with the same type, default and usage.
+// common returns the flags that are identical in all sections.
 func common(sections []section) (options []option) {
 	for _, o := range sections[0].options {
 		if !slices.ContainsFunc(sections[1:], func(s section) bool { return !slices.Contains(s.options, o) }) {
@@ -170,7 +165,7 @@ func renderFlags(sections []section) []byte {
 	return out.Bytes()
 }
 
-// sentence returns a text with a capital letter at the beginning and a full stop at the end.
+// sentence capitalizes a text and adds a full stop.
 func sentence(text string) string {
 	text = strings.ToUpper(text[:1]) + text[1:]
 	if strings.HasSuffix(text, ".") {
@@ -179,5 +174,5 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// cell escapes the separator of table cells and the beginning of HTML tags.
+// cell escapes table separators and HTML tags.
 func cell(text string) string { return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(text) }

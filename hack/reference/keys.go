@@ -12,11 +12,9 @@ import (
 	"strings"
 )
 
-// keyFiles are the files of the API that define the keys of labels, annotations, finalizers, taints and tags, in the
-// order of the document.
+// keyFiles are the API files with the keys of labels, annotations, finalizers, taints and tags, in document order.
 var keyFiles = []string{"well_known.go", "migration_conditions.go"}
 
-// keyGroup is a group of constants, which is a section of the document.
 type keyGroup struct {
 	heading, introduction string
 	keys                  []wellKnownKey
@@ -29,16 +27,15 @@ type wellKnownKey struct {
 }
 
 var (
-	// keyFacts matches a comment whose last paragraph lists the facts about a key.
+	// keyFacts matches the last paragraph of a comment, which lists the facts about a key.
 	keyFacts = regexp.MustCompile(`^(.*) On: ([^.]+)\. Set by: ([^.]+)\.(?: Value: (.+)\.)?$`)
-	// subject matches the names at the beginning of a comment, and the word "is" or "are" after them.
+	// subject matches the names at the beginning of a comment, with a following "is" or "are".
 	subject = regexp.MustCompile(`^\w+(?: and [A-Z]\w+)? (?:(?:is|are) )?`)
-	// keyConstant matches the names of constants whose value is a key, or a value of a key.
+	// keyConstant matches constants whose value is a key, or a value of a key.
 	keyConstant = regexp.MustCompile(`\b(?:Label|Annotation|NodeLabel|NodeAnnotation|NodeTaint|Tag|Freeze|Preserve|` +
 		`SecretUse|UpdateResult|MigrationUse)[A-Z]\w*`)
 )
 
-// keysDocument returns the document about the keys that Machinist uses on objects and instances.
 func keysDocument(root string) ([]byte, error) {
 	folder := filepath.Join(root, apiFolder)
 	r := &reader{api: map[string]string{}}
@@ -82,8 +79,7 @@ func (r *reader) keyGroups(path string) (groups []keyGroup, err error) {
 	return groups, nil
 }
 
-// addKey adds a constant to its group if the constant is a key. A key without a comment is added to the row of the
-// previous key.
+// addKey adds a constant if it is a key. A key without a comment joins the row of the previous key.
 func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 {
 		return nil
@@ -110,7 +106,7 @@ func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	return nil
 }
 
-// key returns the value of an expression that is a string, or the sum of a constant of the API and a string.
+// key evaluates a string, or the sum of a constant of the API and a string.
 func (r *reader) key(expression ast.Expr) (string, bool) {
 	sum, isSum := expression.(*ast.BinaryExpr)
 	if !isSum {

@@ -8,8 +8,8 @@
 //	metrics.md                 the table of metrics, from the collectors that the processes register
 //	provider-specs.md          the fields of the providerSpecs, from the Go types and their comments
 //
-// hack/generate.sh runs this command in the root folder of the repository. The argument is the folder to which the
-// command writes. This folder must already contain api.md.
+// hack/generate.sh runs this command in the root folder of the repository. The argument is the output folder, which
+// must already contain api.md.
 package main
 
 import (

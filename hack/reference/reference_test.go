@@ -84,7 +84,7 @@ func TestConditionsDocumentContainsReasons(t *testing.T) {
 	}
 }
 
-// An undocumented reason must be an error, so that make verify fails.
+// make verify must fail for an undocumented reason.
 func TestUndocumentedReasonIsError(t *testing.T) {
 	for name, code := range map[string]string{
 		"no comment of the group":    "const (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",

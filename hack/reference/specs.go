@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// specFile is a Go file that defines a providerSpec as the type Spec, with the constants APIVersion and Kind.
+// specFile is a Go file with the type Spec of a providerSpec, and the constants APIVersion and Kind.
 type specFile struct{ path, page string }
 
-// specFiles are the files that define the documented providerSpecs, in the order of the document.
+// specFiles define the documented providerSpecs, in document order.
 var specFiles = []specFile{
 	{"providers/azure/machine/spec.go", "azure.md"},
 	{"providers/libvirt/machine/spec.go", "libvirt.md"},
@@ -22,11 +22,10 @@ var specFiles = []specFile{
 	{"simcloud/driver/spec.go", "simulated-cloud.md"},
 }
 
-// specTypes contains the names that the document uses for Go's basic types.
+// specTypes contains the names of Go's basic types in the document.
 var specTypes = map[string]string{"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
 	"float64": "number"}
 
-// providerSpec is the definition of a providerSpec in a Go file.
 type providerSpec struct {
 	files     token.FileSet
 	constants map[string]string
@@ -34,10 +33,8 @@ type providerSpec struct {
 	rows      []specField
 }
 
-// specField is a row of a table in the document.
 type specField struct{ path, kind, meaning string }
 
-// specsDocument returns the document about the fields of all providerSpecs.
 func specsDocument(root string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("# Fields of providerSpecs\n\nGenerated from the Go types by `hack/generate.sh`. ")
@@ -58,7 +55,7 @@ func specsDocument(root string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// read reads the constants and types of a file, and then the fields of the type Spec.
+// read reads the constants and types of a file, and the fields of the type Spec.
 func (p *providerSpec) read(path string) error {
 	file, err := parser.ParseFile(&p.files, path, nil, parser.ParseComments)
 	if err != nil {
@@ -91,8 +88,8 @@ func (p *providerSpec) read(path string) error {
 	return p.addFields("", fields)
 }
 
-// addFields adds the rows for the fields of a struct, and for the fields of nested structs. path is a prefix of the
-// rows' paths: it ends with a dot or is empty.
+// addFields adds rows for the fields of a struct and its nested structs. path is a prefix that is empty or ends with a
+// dot.
 func (p *providerSpec) addFields(path string, of *ast.StructType) error {
 	for _, field := range of.Fields.List {
 		if len(field.Names) != 1 || field.Tag == nil {

@@ -19,7 +19,7 @@ type timeout struct {
 var (
 	apiKind  = regexp.MustCompile(`^## (\w+)$`)
 	apiField = regexp.MustCompile("^\\| `(spec\\.\\S+)` \\| ([^|]+) \\| (.*) \\|$")
-	// defaultSentence matches the sentence about the default in the description of a field.
+	// defaultSentence matches the default in the description of a field.
 	defaultSentence = regexp.MustCompile(" ?(?:Defaults to|Default:) `?([^`. ]+)`?\\.")
 	// fieldName matches the name of the field at the beginning of its description.
 	fieldName = regexp.MustCompile(`^[a-z]\w* (?:is|are) `)

@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// packed is a file in an archive.
 type packed struct {
 	name    string
 	mode    os.FileMode
 	content []byte
 }
 
-// pack writes files into an archive. If the name of the archive ends with .zip, its format is zip, otherwise a
-// compressed tar. The bytes of the archive depend only on the files, their order, and the time.
+// pack writes a zip file if the name ends with .zip, and a compressed tar otherwise. The bytes depend only on the
+// files, their order, and the time.
 func pack(path string, files []packed, modified time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
@@ -65,7 +64,6 @@ func packTar(out io.Writer, files []packed, modified time.Time) error {
 	return errors.Join(archive.Close(), compressed.Close())
 }
 
-// unpack returns the files in an archive.
 func unpack(path string) ([]packed, error) {
 	var files []packed
 	var err error

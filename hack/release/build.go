@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// build builds a release into a folder. It fails before it builds anything if the working tree cannot be released.
+// build builds a release into a folder. It fails at once if the working tree cannot be released.
 func (p *project) build(ctx context.Context, folder string, description release) (*release, error) {
 	r := &description
 	r.folder = folder
@@ -43,8 +43,8 @@ func (p *project) build(ctx context.Context, folder string, description release)
 	return r, nil
 }
 
-// buildImages builds the images for all platforms. Their bills of materials also become files, which the signed
-// checksums cover.
+// buildImages builds the images for all platforms. The bills of materials are also files, so that the signed checksums
+// cover them.
 func (p *project) buildImages(ctx context.Context, r *release) error {
 	p.progress("building the images")
 	if _, err := p.run(ctx, imagesTool, "build", "--root", p.root, "--version", r.Tag, "--out",
@@ -63,11 +63,11 @@ func (p *project) buildImages(ctx context.Context, r *release) error {
 	return nil
 }
 
-// imageBill returns the name of the file with the bill of materials of an image, given its name in the layout.
+// imageBill returns the file name of the bill of materials of an image.
 func imageBill(name string) string { return "image-" + name }
 
-// packageCharts packages the charts. All times in the packages are the time of the commit. The time of a package itself
-// becomes the time of creation in its manifest in the registry.
+// packageCharts sets all times in the packages to the time of the commit. The registry manifest uses the time of the
+// package as its creation time.
 func (p *project) packageCharts(ctx context.Context, r *release) error {
 	charts, err := p.charts()
 	if err != nil {
@@ -87,7 +87,6 @@ func (p *project) packageCharts(ctx context.Context, r *release) error {
 	return nil
 }
 
-// chartPackage returns the path of a packaged chart.
 func (r *release) chartPackage(chart string) string {
 	return r.path(chartsFolder, chart+"-"+r.version()+".tgz")
 }

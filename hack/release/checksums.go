@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// checksums maps names to SHA-256 digests in hexadecimal digits. Its text has the format of the command sha256sum.
+// checksums maps names to hexadecimal SHA-256 digests. The text format is that of sha256sum.
 type checksums map[string]string
 
 // String returns a line for each name, sorted by name.
@@ -25,7 +25,6 @@ func (c checksums) String() string {
 	return text.String()
 }
 
-// parseChecksums parses the output of sha256sum.
 func parseChecksums(text string) (checksums, error) {
 	c := checksums{}
 	number := 0
@@ -46,7 +45,6 @@ func parseChecksums(text string) (checksums, error) {
 	return c, nil
 }
 
-// readChecksums reads a file with checksums.
 func readChecksums(path string) (checksums, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -59,7 +57,7 @@ func readChecksums(path string) (checksums, error) {
 	return c, nil
 }
 
-// sumFolder returns the checksums of the files in a folder, except some.
+// sumFolder returns the checksums of the files in a folder, except for some.
 func sumFolder(folder string, except ...string) (checksums, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -90,7 +88,7 @@ func sumFile(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// compare returns an error for each name that is missing in got, is only in got, or has another digest there.
+// compare returns an error for each name that differs, is missing in got, or exists only in got.
 func (c checksums) compare(got checksums) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c)) {

@@ -20,7 +20,6 @@ var platforms = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "
 
 func (p platform) String() string { return p.system + "/" + p.architecture }
 
-// program returns the name of the file of the command line.
 func (p platform) program() string {
 	if p.system == "windows" {
 		return "machinist.exe"
@@ -28,7 +27,6 @@ func (p platform) program() string {
 	return "machinist"
 }
 
-// archive returns the name of the archive with the command line.
 func (r *release) archive(p platform) string {
 	if p.system == "windows" {
 		return r.stem(p) + ".zip"
@@ -36,14 +34,13 @@ func (r *release) archive(p platform) string {
 	return r.stem(p) + ".tar.gz"
 }
 
-// bill returns the name of the bill of materials of the command line.
 func (r *release) bill(p platform) string { return r.stem(p) + ".cdx.json" }
 
 func (r *release) stem(p platform) string {
 	return "machinist_" + r.Tag + "_" + p.system + "_" + p.architecture
 }
 
-// buildCommandLine builds the command line for all platforms, and packs each into an archive with the licences.
+// buildCommandLine packs the command line and the licences into an archive for each platform.
 func (p *project) buildCommandLine(ctx context.Context, r *release) error {
 	names := make([]string, len(platforms))
 	for i, platform := range platforms {
@@ -79,7 +76,7 @@ func (p *project) buildCommandLine(ctx context.Context, r *release) error {
 	return nil
 }
 
-// verifyCommandLine unpacks every archive, and runs the program for the platform of this machine.
+// verifyCommandLine unpacks every archive, and runs the program for this machine.
 func (p *project) verifyCommandLine(ctx context.Context, r *release) error {
 	for _, platform := range platforms {
 		if err := p.verifyArchive(ctx, r, platform); err != nil {
@@ -126,7 +123,6 @@ func (p *project) verifyArchive(ctx context.Context, r *release, platform platfo
 	return p.verifyVersion(ctx, r, path)
 }
 
-// verifyVersion runs the command line and checks which version it reports.
 func (p *project) verifyVersion(ctx context.Context, r *release, path string) error {
 	printed, err := p.output(ctx, path, "--version")
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewPlugin is a manifest that describes a plugin of kubectl to krew.
-// See https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
+// krewPlugin is a plugin manifest for krew. See https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
 type krewPlugin struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
@@ -42,7 +41,6 @@ type krewSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// krewManifest returns the manifest for the archives of the command line, given the checksums of the archives.
 func (r *release) krewManifest(sums checksums) (krewPlugin, error) {
 	m := krewPlugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin",
 		Metadata: krewMetadata{Name: "machinist"},
@@ -62,7 +60,7 @@ func (r *release) krewManifest(sums checksums) (krewPlugin, error) {
 	return m, nil
 }
 
-// writeKrewManifest writes the manifest after the archives are complete.
+// writeKrewManifest must run after the archives are complete.
 func (p *project) writeKrewManifest(r *release) error {
 	sums, err := sumFolder(r.path(filesFolder))
 	if err != nil {
@@ -79,7 +77,7 @@ func (p *project) writeKrewManifest(r *release) error {
 	return os.WriteFile(r.file(krewFile), text, 0o644)
 }
 
-// verifyKrewManifest returns an error if the manifest names another archive, checksum or program than the release has.
+// verifyKrewManifest returns an error if the archives, checksums or programs in the manifest differ from the release.
 func (p *project) verifyKrewManifest(r *release, sums checksums) error {
 	text, err := os.ReadFile(r.file(krewFile))
 	if err != nil {

@@ -1,16 +1,15 @@
-// Command release builds, publishes and verifies a release of Machinist. The workflow that releases a tag and the
-// rehearsal use the same steps:
+// Command release builds, publishes and verifies a release of Machinist. The release workflow and the rehearsal use the
+// same steps:
 //
 //	release build --tag v1.2.3 --registry registry/prefix --repository https://github.com/owner/name
 //	release publish [--key cosign.key]
 //	release verify --identity URL | --key cosign.pub
 //	release rehearse
 //
-// build writes the images, the charts, archives of the command line, bills of materials, a manifest for krew and the
-// release notes into dist/release. publish pushes the images and charts, and signs them and the checksums of all files.
-// Without a key, it signs with the identity of the workflow in which it runs. verify compares what clients get from the
-// registry with dist/release, and checks the signatures. rehearse does all of this for a clone of the last commit, with
-// a registry on a loopback address, and checks that verify finds manipulations.
+// The step build writes all files of a release into dist/release. The step publish pushes the images and charts, and
+// signs them and the checksums of all files. Without a key, the identity of the workflow signs. The step verify
+// compares the registry with dist/release, and checks the signatures. The step rehearse does all of this for a clone of
+// the last commit and a local registry, and checks that verify finds manipulations.
 package main
 
 import (
@@ -61,7 +60,6 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// call is a parsed command line.
 type call struct {
 	step         string
 	root, folder string
@@ -69,7 +67,6 @@ type call struct {
 	signer       signer
 }
 
-// parse parses the arguments of the command.
 func parse(args []string) (call, error) {
 	if len(args) == 0 {
 		return call{}, errors.New("name a step: build, publish, verify or rehearse")

@@ -16,12 +16,12 @@ type manipulation struct {
 	what   string
 	change func() error
 	step   func() error
-	// text is a part of the error of the step.
+	// text is a part of the expected error.
 	text string
 }
 
-// manipulate changes a release in the ways in which an attacker could, and returns an error if a step accepts a change.
-// The release cannot be used afterwards.
+// manipulate changes a release like an attacker, and returns an error if a step accepts a change. The release cannot be
+// used afterwards.
 func (p *project) manipulate(ctx context.Context, r *release, own, other signer) error {
 	digests, err := readChecksums(r.file(digestsFile))
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *project) manipulate(ctx context.Context, r *release, own, other signer)
 	return nil
 }
 
-// retag moves the tag of one image or chart to another, in the repository of the first.
+// retag moves a tag to another image or chart, in the repository of the first.
 func retag(ctx context.Context, repository func(string) (name.Repository, error), from, to, tag string) error {
 	source, err := repository(from)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// notesOf returns the release notes of a version: its section of the changelog. Links become absolute, because the
-// changelog has links relative to the repository.
+// notesOf returns the section of a version in the changelog. Relative links become absolute.
 func notesOf(changelog, version, base string) (string, error) {
 	var section []string
 	found, code := false, false
@@ -47,7 +46,6 @@ func isHeadingOf(heading, version string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], ", ]"))
 }
 
-// hasDate reports whether the last word of a heading is a date.
 func hasDate(heading string) bool {
 	words := strings.Fields(heading)
 	_, err := time.Parse(time.DateOnly, words[len(words)-1])

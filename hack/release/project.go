@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// project is the repository that is released. The folder hack contains the tools that do the work.
+// project is the released repository. Its folder hack contains the tools.
 type project struct {
 	root string
 	log  io.Writer
@@ -28,7 +28,6 @@ var (
 	krewTool   = tool{"krew", "sigs.k8s.io/krew/cmd/krew"}
 )
 
-// run runs a tool and returns what it prints.
 func (p *project) run(ctx context.Context, t tool, args ...string) (string, error) {
 	script, err := filepath.Abs(filepath.Join(p.root, "hack", "tool.sh"))
 	if err != nil {
@@ -45,8 +44,7 @@ func (p *project) git(ctx context.Context, args ...string) (string, error) {
 	return p.output(ctx, "git", append([]string{"-C", p.root}, args...)...)
 }
 
-// output runs a program and returns what it prints, without the last line break. An error contains what the program
-// printed on stderr.
+// output returns the output of a program without the last line break. An error contains the text on stderr.
 func (p *project) output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), p.env...)
@@ -60,12 +58,10 @@ func (p *project) output(ctx context.Context, name string, args ...string) (stri
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// with returns the project with more environment variables for its tools.
 func (p *project) with(env ...string) *project {
 	return &project{root: p.root, log: p.log, env: append(append([]string{}, p.env...), env...)}
 }
 
-// progress reports what a step did or begins to do.
 func (p *project) progress(format string, args ...any) {
 	fmt.Fprintf(p.log, "release: "+format+"\n", args...)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// publish pushes the images and charts, writes their digests and the checksums of all files, and signs them. It can be
-// repeated, but it never changes what a registry has.
+// publish pushes and signs the images and charts, and signs the checksums of all files. It can be repeated, but never
+// changes published content.
 func (p *project) publish(ctx context.Context, r *release, s signer) error {
 	images, err := r.images()
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *project) publish(ctx context.Context, r *release, s signer) error {
 	if err != nil {
 		return err
 	}
-	// Nothing is pushed if a tag exists with other content.
+	// Push nothing if a tag exists with other content.
 	missing, err := r.unpublished(ctx, images, charts)
 	if err != nil {
 		return err
@@ -56,7 +56,6 @@ func (p *project) publish(ctx context.Context, r *release, s signer) error {
 	return p.sign(ctx, r, digests, s)
 }
 
-// writeChecksums writes the checksums of the other files.
 func (r *release) writeChecksums() error {
 	sums, err := sumFolder(r.path(filesFolder), checksumsFile, signatureFile)
 	if err != nil {
@@ -65,7 +64,6 @@ func (r *release) writeChecksums() error {
 	return os.WriteFile(r.file(checksumsFile), []byte(sums.String()), 0o644)
 }
 
-// images returns the digests of the images in the layout, by program.
 func (r *release) images() (map[string]v1.Hash, error) {
 	index, err := layout.ImageIndexFromPath(r.path(imagesFolder))
 	if err != nil {
@@ -84,8 +82,8 @@ func (r *release) images() (map[string]v1.Hash, error) {
 	return images, nil
 }
 
-// unpublished returns the charts that the registry lacks. It returns an error if the registry has an image or a chart
-// with the same version and other content.
+// unpublished returns the charts that the registry lacks. It returns an error if an image or a chart was published with
+// other content.
 func (r *release) unpublished(ctx context.Context, images map[string]v1.Hash, charts []string) ([]string, error) {
 	var errs []error
 	for _, program := range slices.Sorted(maps.Keys(images)) {
@@ -132,10 +130,8 @@ func errChanged(tag name.Tag) error {
 	return fmt.Errorf("%s exists with other content: a published version is never changed, so release the next one", tag)
 }
 
-// chartContent is the media type of a packaged chart in a registry.
 const chartContent = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
-// hasChart reports whether a tag has the package of a chart.
 func (r *release) hasChart(ctx context.Context, tag name.Tag, chart string) (bool, error) {
 	image, err := remote.Image(tag, options(ctx)...)
 	if err != nil {
@@ -154,7 +150,6 @@ func (r *release) hasChart(ctx context.Context, tag name.Tag, chart string) (boo
 	}), nil
 }
 
-// pushChart pushes the package of a chart.
 func (p *project) pushChart(ctx context.Context, r *release, chart string) error {
 	repository, err := r.chart(chart)
 	if err != nil {
@@ -174,7 +169,6 @@ func plainHTTP(repository name.Repository) []string {
 	return nil
 }
 
-// publishedDigests returns the digests that the tags of the release have in the registry.
 func (r *release) publishedDigests(ctx context.Context, images map[string]v1.Hash, charts []string) (checksums, error) {
 	var tags []name.Tag
 	for program := range images {
@@ -205,7 +199,7 @@ func (r *release) publishedDigests(ctx context.Context, images map[string]v1.Has
 	return digests, nil
 }
 
-// find returns the descriptor of a tag, or nil if the registry does not have the tag.
+// find returns the descriptor of a tag, or nil if the tag does not exist.
 func find(ctx context.Context, tag name.Tag) (*v1.Descriptor, error) {
 	d, err := remote.Head(tag, options(ctx)...)
 	var failure *transport.Error
@@ -215,7 +209,7 @@ func find(ctx context.Context, tag name.Tag) (*v1.Descriptor, error) {
 	return d, err
 }
 
-// options returns the options of requests to a registry. The credentials are those of Docker and Podman.
+// options uses the credentials of Docker and Podman.
 func options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }

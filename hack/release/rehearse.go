@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rehearse builds, publishes and verifies a release of the last commit, with a registry and a file server on loopback
-// addresses. It installs the command line with krew, and checks that verify and publish find manipulations.
+// rehearse builds, publishes and verifies a release of the last commit, with servers on loopback addresses. It installs
+// the command line with krew, and checks that verify and publish find manipulations.
 func rehearse(ctx context.Context, p *project) error {
 	work, err := os.MkdirTemp("", "release-rehearsal-")
 	if err != nil {
@@ -52,7 +52,7 @@ func rehearse(ctx context.Context, p *project) error {
 	if err != nil {
 		return err
 	}
-	// A workflow that failed can run again, so a second publication of the same release must succeed.
+	// A failed workflow can run again, so publishing the same release twice must succeed.
 	for range 2 {
 		if err := clone.publish(ctx, r, signer{key: own + ".key"}); err != nil {
 			return err
@@ -71,7 +71,6 @@ func rehearse(ctx context.Context, p *project) error {
 	return nil
 }
 
-// serve serves HTTP on a free port of a loopback address, and returns the address.
 func serve(ctx context.Context, handler http.Handler) (address string, stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,8 +81,8 @@ func serve(ctx context.Context, handler http.Handler) (address string, stop func
 	return listener.Addr().String(), func() { _ = server.Close() }, nil
 }
 
-// prepare clones the repository, and commits and tags in the clone what is only done for a release: the date of the
-// version in the changelog. The charts of the clone pull images from the given registry.
+// prepare clones the repository and makes the changes that precede a release: it dates the version in the changelog,
+// and tags the commit. The charts of the clone use the given registry.
 func (p *project) prepare(ctx context.Context, folder, registry string) (*project, release, error) {
 	root, err := filepath.Abs(p.root)
 	if err != nil {
@@ -166,7 +165,7 @@ func (p *project) edit(version, registry string) error {
 	return nil
 }
 
-// generateKeys generates two pairs of keys, and returns their paths without extensions.
+// generateKeys returns the paths of two key pairs without extensions.
 func (p *project) generateKeys(ctx context.Context, folder string) (own, other string, err error) {
 	own, other = filepath.Join(folder, "own"), filepath.Join(folder, "other")
 	for _, path := range []string{own, other} {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// release is a release in a folder. The step build creates the folder, and the other steps read it.
+// release is a release in a folder, created by the step build.
 type release struct {
 	folder string
 	// Tag is the version with a leading v.
@@ -26,7 +26,7 @@ type release struct {
 	Repository string `json:"repository"`
 }
 
-// Names in the folder of a release.
+// These are names in the folder of a release.
 const (
 	descriptionFile = "release.json"
 	notesFile       = "notes.md"
@@ -36,8 +36,8 @@ const (
 	filesFolder     = "files"    // the files that users download
 )
 
-// Names in the folder of files. The signed checksums cover all other files, and so also the digests of images and
-// charts.
+// These files are in the folder of files. The signed checksums cover all other files, including the digests of images
+// and charts.
 const (
 	checksumsFile = "checksums.txt"
 	signatureFile = "checksums.txt.sigstore.json"
@@ -45,31 +45,27 @@ const (
 	krewFile      = "krew-machinist.yaml"
 )
 
-// version returns the version of the charts, which has no leading v.
+// version returns the chart version, which has no leading v.
 func (r *release) version() string { return strings.TrimPrefix(r.Tag, "v") }
 
-// path returns the path of a file in the folder of the release.
 func (r *release) path(elements ...string) string {
 	return filepath.Join(append([]string{r.folder}, elements...)...)
 }
 
-// file returns the path of a file that users download.
 func (r *release) file(name string) string { return r.path(filesFolder, name) }
 
-// downloads returns the URL of the folder from which users download the files.
+// downloads returns the URL of the folder with the downloads.
 func (r *release) downloads() string { return r.Repository + "/releases/download/" + r.Tag }
 
-// image returns the repository of the image of a program.
 func (r *release) image(program string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/"+program, name.StrictValidation)
 }
 
-// chart returns the repository of a chart. The prefix separates the chart machinist from the image machinist.
+// chart uses a prefix that separates the chart machinist from the image machinist.
 func (r *release) chart(chart string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/charts/"+chart, name.StrictValidation)
 }
 
-// load reads the description of the release in a folder.
 func load(folder string) (*release, error) {
 	text, err := os.ReadFile(filepath.Join(folder, descriptionFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -85,7 +81,7 @@ func load(folder string) (*release, error) {
 	return r, nil
 }
 
-// create creates the folder of the release, and replaces an earlier release in that folder.
+// create replaces an earlier release in the same folder.
 func (r *release) create() error {
 	entries, err := os.ReadDir(r.folder)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// signer is who signs a release, or who must have signed it: the owner of a key, or the identity of a workflow.
+// signer signs or has signed a release: the owner of a key, or the identity of a workflow.
 type signer struct{ key, identity, issuer string }
 
-// signingFlags returns the flags with which cosign signs. A signature with a key is not recorded in a transparency log,
-// because keys are for rehearsals. Without a key, cosign gets a certificate for the identity of the workflow.
+// signingFlags returns cosign's flags. A signature with a key is not recorded in a transparency log, because keys are
+// for rehearsals. Without a key, cosign gets a certificate for the identity of the workflow.
 func (s signer) signingFlags() []string {
 	if s.key == "" {
 		return []string{"--yes"}
@@ -18,7 +18,6 @@ func (s signer) signingFlags() []string {
 	return []string{"--yes", "--key", s.key, "--use-signing-config=false", "--tlog-upload=false"}
 }
 
-// verificationFlags returns the flags with which cosign verifies.
 func (s signer) verificationFlags() []string {
 	if s.key == "" {
 		return []string{"--certificate-identity", s.identity, "--certificate-oidc-issuer", s.issuer}
@@ -38,7 +37,6 @@ func (p *project) sign(ctx context.Context, r *release, digests checksums, s sig
 	return err
 }
 
-// verifySignatures verifies the signatures of the images and charts.
 func (p *project) verifySignatures(ctx context.Context, digests checksums, s signer) error {
 	args := append([]string{"verify"}, s.verificationFlags()...)
 	if _, err := p.run(ctx, cosignTool, append(args, references(digests)...)...); err != nil {
@@ -48,7 +46,7 @@ func (p *project) verifySignatures(ctx context.Context, digests checksums, s sig
 	return nil
 }
 
-// verifyChecksums verifies the signature of the checksums, and returns the checksums.
+// verifyChecksums returns the checksums after verifying their signature.
 func (p *project) verifyChecksums(ctx context.Context, r *release, s signer) (checksums, error) {
 	args := append([]string{"verify-blob"}, s.verificationFlags()...)
 	if _, err := p.run(ctx, cosignTool, append(args, "--bundle", r.file(signatureFile), r.file(checksumsFile))...); err != nil {
@@ -57,7 +55,6 @@ func (p *project) verifyChecksums(ctx context.Context, r *release, s signer) (ch
 	return readChecksums(r.file(checksumsFile))
 }
 
-// references returns the images and charts by digest.
 func references(digests checksums) []string {
 	var references []string
 	for _, repository := range slices.Sorted(maps.Keys(digests)) {

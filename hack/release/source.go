@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// checkTag returns an error if a tag is not a version that Go modules, charts and image tags all accept.
+// checkTag returns an error unless Go modules, charts and images all accept the tag as a version.
 func checkTag(tag string) error {
 	switch {
 	case !semver.IsValid(tag):
@@ -29,8 +29,7 @@ func checkTag(tag string) error {
 	return nil
 }
 
-// checkSource returns an error if the working tree is not a commit that can be released, and sets the commit and its
-// time.
+// checkSource sets the commit and its time, or returns an error if the working tree cannot be released.
 func (p *project) checkSource(ctx context.Context, r *release) error {
 	if err := checkTag(r.Tag); err != nil {
 		return err
@@ -76,7 +75,7 @@ func (p *project) checkTags(ctx context.Context, r *release) error {
 	return errors.Join(errs...)
 }
 
-// tags returns the tags of a release: one for each Go module of the workspace, except tools.
+// tags returns one tag for each Go module of the workspace, except tools.
 func (p *project) tags(tag string) ([]string, error) {
 	path := filepath.Join(p.root, "go.work")
 	text, err := os.ReadFile(path)
@@ -100,7 +99,7 @@ func (p *project) tags(tag string) ([]string, error) {
 	return tags, nil
 }
 
-// checkCharts returns an error if a chart has another version, or pulls its images from another registry by default.
+// checkCharts returns an error if a chart has another version or another default registry.
 func (p *project) checkCharts(r *release) error {
 	charts, err := p.charts()
 	if err != nil {
@@ -131,7 +130,6 @@ func (p *project) checkCharts(r *release) error {
 	return errors.Join(errs...)
 }
 
-// charts returns the names of the charts.
 func (p *project) charts() ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(p.root, "charts", "*", "Chart.yaml"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The configuration of git on this machine must not affect the tests.
+	// The user's git configuration must not affect the tests.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Exit(m.Run())
 }
@@ -33,7 +33,7 @@ func TestTagIsVersionOfModulesChartsAndImages(t *testing.T) {
 	}
 }
 
-// expectError checks that an error contains a text, or that there is none if the text is empty.
+// expectError expects an error with a text, or no error if the text is empty.
 func expectError(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
@@ -44,7 +44,7 @@ func expectError(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// repository creates a small repository with the tags of version 1.2.3 on its only commit.
+// repository creates a repository whose only commit has the tags of version 1.2.3.
 func repository(t *testing.T) *project {
 	t.Helper()
 	root := t.TempDir()
@@ -136,7 +136,7 @@ func TestOnlyTaggedCommitIsReleased(t *testing.T) {
 	}
 }
 
-// The rehearsal edits the clone, so an edit that no longer matches must be noticed here.
+// This test fails if an edit of the rehearsal no longer matches the files.
 func TestPreparedCloneCanBeReleased(t *testing.T) {
 	p := repository(t)
 	write(t, p.root, map[string]string{"CHANGELOG.md": "# Changes\n\n## 1.2.3, not released yet\n\nEverything.\n"})

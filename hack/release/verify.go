@@ -19,8 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// verify returns an error if clients of the registry get something other than the release, or if a signature is not
-// that of the signer.
+// verify compares what clients of the registry get with the release, and verifies all signatures.
 func (p *project) verify(ctx context.Context, r *release, s signer) error {
 	sums, err := p.verifyFiles(ctx, r, s)
 	if err != nil {
@@ -45,7 +44,7 @@ func (p *project) verify(ctx context.Context, r *release, s signer) error {
 	return p.verifyCharts(ctx, r)
 }
 
-// verifyFiles verifies the signature of the checksums, compares the checksums with the files, and returns them.
+// verifyFiles verifies the signature of the checksums, and compares the checksums with the files.
 func (p *project) verifyFiles(ctx context.Context, r *release, s signer) (checksums, error) {
 	sums, err := p.verifyChecksums(ctx, r, s)
 	if err != nil {
@@ -62,8 +61,7 @@ func (p *project) verifyFiles(ctx context.Context, r *release, s signer) (checks
 	return sums, nil
 }
 
-// verifyDigests compares the digests in the registry with the file of digests, whose lines are also the subjects of the
-// provenance. It returns the digests.
+// verifyDigests compares the registry with the file of digests. Its lines are also the subjects of the provenance.
 func (p *project) verifyDigests(ctx context.Context, r *release) (checksums, error) {
 	digests, err := readChecksums(r.file(digestsFile))
 	if err != nil {
@@ -98,7 +96,6 @@ func (p *project) verifyDigests(ctx context.Context, r *release) (checksums, err
 	return digests, nil
 }
 
-// billType is the media type of a bill of materials.
 const billType = "application/vnd.cyclonedx+json"
 
 // verifyImages pulls the manifests of the images, and compares the attached bills of materials with the files.
@@ -154,7 +151,6 @@ func (r *release) verifyImage(ctx context.Context, program string) error {
 	return nil
 }
 
-// attachedBill returns the bill of materials that refers to an image.
 func attachedBill(ctx context.Context, image name.Digest) ([]byte, error) {
 	referrers, err := remote.Referrers(image, options(ctx)...)
 	if err != nil {
@@ -187,13 +183,13 @@ func attachedBill(ctx context.Context, image name.Digest) ([]byte, error) {
 	return io.ReadAll(content)
 }
 
-// rendering is a chart with values with which it renders without errors.
+// rendering is a chart with values for which it renders without errors.
 type rendering struct {
 	chart  string
 	values []string
 }
 
-// renderings returns renderings of all charts that together use the images of all processes.
+// renderings returns renderings of all charts. Together, they use the images of all processes.
 func renderings(charts []string, images map[string]v1.Hash) []rendering {
 	var all []rendering
 	for _, chart := range charts {
@@ -216,8 +212,7 @@ func renderings(charts []string, images map[string]v1.Hash) []rendering {
 // imageField matches the image of a container in rendered manifests.
 var imageField = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^"\s]+)"?$`)
 
-// verifyCharts pulls the charts, and checks that the manifests that helm renders from the registry use images of the
-// release.
+// verifyCharts renders the charts from the registry, and checks that the manifests use images of the release.
 func (p *project) verifyCharts(ctx context.Context, r *release) error {
 	images, err := r.images()
 	if err != nil {
@@ -253,7 +248,7 @@ func (p *project) verifyCharts(ctx context.Context, r *release) error {
 	return nil
 }
 
-// verifyPackage pulls a chart and compares it with the package that was built.
+// verifyPackage compares a chart in the registry with the built package.
 func (p *project) verifyPackage(ctx context.Context, r *release, chart string) error {
 	folder, err := os.MkdirTemp("", "release-verify-")
 	if err != nil {
@@ -283,7 +278,6 @@ func (p *project) verifyPackage(ctx context.Context, r *release, chart string) e
 	return nil
 }
 
-// render returns what helm renders from a chart in the registry.
 func (p *project) render(ctx context.Context, r *release, what rendering) (string, error) {
 	repository, err := r.chart(what.chart)
 	if err != nil {

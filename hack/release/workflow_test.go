@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow is the part of a workflow that the test reads.
 type workflow struct {
 	Jobs map[string]struct {
 		Permissions map[string]string
@@ -21,8 +20,7 @@ type workflow struct {
 	}
 }
 
-// The workflow cannot run here. The test shows that it runs the steps that the rehearsal runs, in the same order and
-// with flags that exist.
+// The workflow cannot run here. This test compares its steps, their order and their flags with the rehearsal.
 func TestWorkflowRunsTheStepsOfTheRehearsal(t *testing.T) {
 	text, err := os.ReadFile("../../.github/workflows/release.yaml")
 	if err != nil {

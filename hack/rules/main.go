@@ -1,5 +1,5 @@
-// Command rules compares the rules in spec/ with the tests. It fails if a rule has no test, or if a test names a rule
-// that does not exist.
+// Command rules compares the rules in spec/ with the tests. The command fails if a rule has no test, or if a test names
+// an unknown rule.
 //
 // A rule is a list item that begins with its name: "- **no-create-from-stale-view**: …". A test names its rules in a
 // comment: "// Rule: no-create-from-stale-view." or "// Rules surge-kept, machine-ceiling: …". With -list, the command
@@ -128,8 +128,7 @@ func rulesIn(comments []*ast.CommentGroup) []string {
 	return found
 }
 
-// compare returns an error that names each rule without a test, and each rule that a test names but that does not
-// exist.
+// compare returns an error that names each rule without a test, and each unknown rule that a test names.
 func compare(rules map[string]string, tests map[string][]string) error {
 	var errs []error
 	for _, rule := range slices.Sorted(maps.Keys(rules)) {

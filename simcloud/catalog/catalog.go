@@ -31,15 +31,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Catalog is the content of the configuration file. A section in the file replaces that section of Default.
+// Catalog is the content of the configuration file. Each section of the file replaces the same section of Default.
 type Catalog struct {
 	Regions       []Region                `json:"regions,omitempty"`
 	InstanceTypes []simcloud.InstanceType `json:"instanceTypes,omitempty"`
 	Images        []simcloud.Image        `json:"images,omitempty"`
 	Accounts      []Account               `json:"accounts,omitempty"`
-	// KubeletInPlace is the mode in which UpdateInstance changes the kubelet version of an instance.
+	// KubeletInPlace is the mode in which UpdateInstance changes the kubelet version.
 	KubeletInPlace simcloud.InPlaceMode `json:"kubeletInPlace,omitempty"`
-	// Settings are the initial settings. If the file does not contain a setting, the setting has its default value.
+	// Settings are the initial settings. Settings that are not in the file have default values.
 	Settings simcloud.Settings `json:"settings,omitempty"`
 }
 
@@ -52,12 +52,11 @@ type Region struct {
 // Zone is a zone of a region.
 type Zone struct {
 	Name string `json:"name"`
-	// Capacity contains the maximum number of instances in the zone for each instance type. A type that is not in the map
-	// has no limit.
+	// Capacity is the maximum number of instances in the zone by instance type. A type without an entry has no limit.
 	Capacity map[string]int `json:"capacity,omitempty"`
 }
 
-// Account is a customer.
+// Account is a customer of the cloud.
 type Account struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
@@ -69,7 +68,7 @@ type Account struct {
 	Quotas map[string]simcloud.Quota `json:"quotas,omitempty"`
 }
 
-// Default returns a catalog without accounts.
+// Default returns the default catalog. It has no accounts.
 func Default() *Catalog {
 	second, half := simcloud.Duration(time.Second), simcloud.Duration(500*time.Millisecond)
 	return &Catalog{
@@ -152,13 +151,13 @@ func Parse(data []byte) (*Catalog, error) {
 }
 
 var (
-	// nameFormat is the format of all names in the catalog. The names become labels of Nodes and path segments of provider
+	// nameFormat applies to all names in the catalog, because they become labels of Nodes and path segments of provider
 	// IDs.
 	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	versionFormat = regexp.MustCompile(`^v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(-[0-9A-Za-z.-]{1,64})?$`)
 )
 
-// IsVersion reports whether a kubelet version has the form "v1.36.3".
+// IsVersion reports whether a kubelet version has a form such as "v1.36.3".
 func IsVersion(version string) bool { return versionFormat.MatchString(version) }
 
 // Validate returns all errors of the catalog.
@@ -259,7 +258,7 @@ func ValidateQuota(q simcloud.Quota) error {
 	return nil
 }
 
-// ValidateSettings returns an error if a time is negative or too long.
+// ValidateSettings returns an error if a duration is negative or too long.
 func ValidateSettings(s simcloud.Settings) error {
 	const most = simcloud.Duration(10 * 365 * 24 * time.Hour)
 	for name, d := range map[string]simcloud.Duration{
@@ -290,27 +289,27 @@ func ValidateSettings(s simcloud.Settings) error {
 	return nil
 }
 
-// Region returns the region with the name, or nil.
+// Region returns the region with this name, or nil.
 func (c *Catalog) Region(name string) *Region {
 	return find(c.Regions, func(r *Region) bool { return r.Name == name })
 }
 
-// Zone returns the zone with the name, or nil.
+// Zone returns the zone with this name, or nil.
 func (r *Region) Zone(name string) *Zone {
 	return find(r.Zones, func(z *Zone) bool { return z.Name == name })
 }
 
-// InstanceType returns the type with the name, or nil.
+// InstanceType returns the type with this name, or nil.
 func (c *Catalog) InstanceType(name string) *simcloud.InstanceType {
 	return find(c.InstanceTypes, func(t *simcloud.InstanceType) bool { return t.Name == name })
 }
 
-// Image returns the image with the name, or nil.
+// Image returns the image with this name, or nil.
 func (c *Catalog) Image(name string) *simcloud.Image {
 	return find(c.Images, func(i *simcloud.Image) bool { return i.Name == name })
 }
 
-// Account returns the account with the name, or nil.
+// Account returns the account with this name, or nil.
 func (c *Catalog) Account(name string) *Account {
 	return find(c.Accounts, func(a *Account) bool { return a.Name == name })
 }

@@ -12,8 +12,8 @@ const (
 	instancePrefix = "i-"
 )
 
-// Addresses returns a page of the addresses in use, and of the addresses that are kept after the termination of their
-// instances. The page lags behind the writes like other lists.
+// Addresses returns a page of addresses, including those kept after the termination of their instances. Addresses lag
+// behind writes, like other lists.
 func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (*simcloud.AddressList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -39,7 +39,6 @@ func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (
 	return page, nil
 }
 
-// address returns the address of the instance.
 func (r *record) address() *simcloud.Address {
 	in := &r.Instance
 	return &simcloud.Address{

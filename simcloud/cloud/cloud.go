@@ -1,9 +1,9 @@
-// Package cloud is the simulated cloud itself: instances, their life cycle, the limits of accounts, and what accounts
-// can see of their instances. It does not know about HTTP.
+// Package cloud implements the simulated cloud without its HTTP API: instances, their life cycle, limits of accounts,
+// and lagging reads.
 //
 // One lock protects everything, because every operation is short: it decides, adds a line to the journal and changes
-// maps. If an activity takes time in the simulation, the record of the instance contains the time at which it ends. A
-// single agenda contains all instances, ordered by the times of their next changes.
+// maps. Activities that take time have an end time in the record of their instance. An agenda orders all instances by
+// the times of their next changes.
 package cloud
 
 import (
@@ -23,43 +23,43 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// retryCommit is the time until a change that could not be saved is retried.
+// retryCommit is the delay before a change that could not be saved is retried.
 const retryCommit = time.Second
 
-// Hosts are the machines inside the instances. The methods must not block or call back.
+// Hosts starts and stops the machines inside instances. The methods must not block or call the cloud.
 type Hosts interface {
 	// Start switches a machine on.
 	Start(host.Spec, host.Reporter)
-	// Stop switches a machine off, if it runs.
+	// Stop switches a machine off if it is running.
 	Stop(id string)
 }
 
-// Options of a Cloud. All options except Clock and Log are required.
+// Options configure a Cloud. All options except Clock and Log are required.
 type Options struct {
 	// Catalog must be valid.
 	Catalog *catalog.Catalog
-	// Journal contains the state of the cloud, including that of previous processes. The cloud does not close it.
+	// Journal stores the state across restarts. The cloud does not close the journal.
 	Journal *journal.Journal
 	Hosts   Hosts
 	// Clock is the wall clock. Default: the real clock.
 	Clock clock.Clock
-	// Log gets errors of the journal. Default: slog's default.
+	// Log receives errors of the journal. Default: slog's default logger.
 	Log *slog.Logger
 }
 
-// Cloud is a cloud. It is safe for concurrent use.
+// Cloud is a simulated cloud. It is safe for concurrent use.
 type Cloud struct {
 	catalog *catalog.Catalog
 	journal *journal.Journal
 	hosts   Hosts
 	clock   clock.Clock
 	log     *slog.Logger
-	// A message on wake tells Run that the first entry of the agenda has changed.
+	// wake tells Run that the first entry of the agenda has changed.
 	wake chan struct{}
 
 	mu       sync.Mutex
 	settings simcloud.Settings
-	overlay  simcloud.SettingsPatch // settings that the admin changed
+	overlay  simcloud.SettingsPatch // changed by the admin
 	accounts map[string]*account
 	capacity map[capacityKey]int
 	created  int
@@ -72,8 +72,8 @@ type Cloud struct {
 	slots        *pool
 	usage        map[usageKey]usage
 	capacityUsed map[capacityKey]int
-	pages        int // number of pages of instances that were listed
-	answers      int // number of answers about instances
+	pages        int // listed pages of instances
+	answers      int // answers about instances
 	live         int
 	peak         int
 }
@@ -82,22 +82,21 @@ type tokenKey struct{ account, token string }
 
 type tag struct{ key, value string }
 
-// instance consists of a saved record and of state that is not saved.
+// instance combines a saved record with state that is not saved.
 type instance struct {
 	rec      *record
 	versions []version
-	// previousState is the state before the last change of state, and stateSince is the time of that change. reads is the
-	// number of times that the instance was read.
+	// previousState is the state before the last change, at stateSince. reads counts the reads of the instance.
 	previousState simcloud.InstanceState
 	stateSince    time.Time
 	reads         int
 	machine       machine
 
 	due         time.Time
-	agendaIndex int // -1 if it is not on the agenda
+	agendaIndex int // -1 if not on the agenda
 }
 
-// New restores the state of a cloud from the journal, and starts the machines that were switched on.
+// New restores the state from the journal and starts the machines that were switched on.
 func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
@@ -125,7 +124,7 @@ func New(o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// Prefixes of keys in the journal. Other packages may have other keys.
+// These prefixes of keys in the journal are reserved for this package.
 const (
 	keyMeta     = "meta"
 	keySettings = "settings"
@@ -137,7 +136,6 @@ const (
 	keyCapacity = "capacity/"
 )
 
-// meta contains the state that does not belong to a particular instance.
 type meta struct {
 	Created int `json:"created"`
 }
@@ -182,7 +180,7 @@ func (c *Cloud) load() error {
 	return nil
 }
 
-// Run carries out the changes of instances at their times, until the context ends.
+// Run applies the planned changes of instances until the context ends.
 func (c *Cloud) Run(ctx context.Context) {
 	timer := c.clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -200,7 +198,7 @@ func (c *Cloud) Run(ctx context.Context) {
 	}
 }
 
-// step carries out all changes that are due. It returns the time of the next change, or the zero time if there is none.
+// step applies all due changes. It returns the time of the next change, or zero if there is none.
 func (c *Cloud) step() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,11 +218,11 @@ func (c *Cloud) step() time.Time {
 	return c.agenda[0].due
 }
 
-// now returns the current time in UTC, without the monotonic clock reading, which the journal cannot store.
+// now drops the monotonic clock reading, because the journal cannot store it.
 func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 
-// commit saves a new record of an instance, together with the additional ops. Then it makes this record the current
-// one. If the record may be forgotten, commit deletes it.
+// commit saves a new record together with the additional ops, and then makes it current. A record past its retention is
+// deleted instead.
 func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	id := next.Instance.ID
 	forgotten := next.forgotten(c.now())
@@ -245,8 +243,7 @@ func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	return nil
 }
 
-// apply replaces the current record of an instance in memory. This is the only place that updates state that depends on
-// records.
+// apply makes a record current in memory. No other function updates state that depends on records.
 func (c *Cloud) apply(inst *instance, next *record) {
 	old := inst.rec
 	if old == nil {
@@ -308,7 +305,7 @@ func (c *Cloud) forget(inst *instance) {
 	}
 }
 
-// position returns the index in c.order of the first instance whose sequence number is at least the given one.
+// position returns the index in c.order of the first instance with at least this sequence number.
 func (c *Cloud) position(sequence int) (int, bool) {
 	return slices.BinarySearchFunc(c.order, sequence, func(inst *instance, s int) int { return inst.rec.Sequence - s })
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// agenda is a heap of the instances that will change, the next one first.
+// agenda is a heap of instances, ordered by the times of their next changes.
 type agenda []*instance
 
 func (a agenda) Len() int           { return len(a) }
@@ -30,8 +30,7 @@ func (a *agenda) Pop() any {
 	return inst
 }
 
-// set changes the position of an instance on the agenda according to the time of its next change. The zero time removes
-// it.
+// set moves an instance to its place for the given time, or removes it if the time is zero.
 func (a *agenda) set(inst *instance, due time.Time) {
 	inst.due = due
 	switch {

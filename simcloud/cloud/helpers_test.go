@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// fakeHosts records which machines are switched on.
 type fakeHosts struct {
 	mu        sync.Mutex
 	on        map[string]host.Spec
@@ -37,7 +36,7 @@ func (h *fakeHosts) Stop(id string) {
 	delete(h.on, id)
 }
 
-// world is a simulated cloud for tests, together with its clock and its state directory.
+// world is a simulated cloud with its clock and its state directory.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -48,7 +47,7 @@ type world struct {
 	*Cloud
 }
 
-// newWorld returns a world with three accounts: "alice", "bob", and "guest", which may only read.
+// newWorld creates the accounts "alice", "bob", and the read-only "guest".
 func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	t.Helper()
 	cat := catalog.Default()
@@ -81,7 +80,6 @@ func (w *world) start() {
 	}
 }
 
-// restart starts a new process with the same state.
 func (w *world) restart() {
 	w.t.Helper()
 	if err := w.journal.Close(); err != nil {
@@ -90,13 +88,11 @@ func (w *world) restart() {
 	w.start()
 }
 
-// pass lets time pass.
 func (w *world) pass(d time.Duration) {
 	w.clock.Step(d)
 	w.step()
 }
 
-// request returns a valid request with changes.
 func request(change ...func(*simcloud.CreateInstanceRequest)) simcloud.CreateInstanceRequest {
 	req := simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1",
 		UserData: []byte("#cloud-config\n")}
@@ -134,8 +130,7 @@ func (w *world) createWith(faults []simcloud.InstanceFault,
 	return inst
 }
 
-// state returns the state of an instance as its owner reads it. If the owner cannot read the instance, the result is
-// "".
+// state returns the state that the owner of an instance reads, or "" if the owner cannot read it.
 func (w *world) state(id string) simcloud.InstanceState {
 	w.t.Helper()
 	inst, err := w.Get("alice", id)
@@ -182,7 +177,6 @@ func seconds(n int) *simcloud.Duration {
 	return &d
 }
 
-// wantCode checks the code of an error, and checks that the message contains the given text.
 func wantCode(t *testing.T, err error, code simcloud.ErrorCode, mention string) {
 	t.Helper()
 	if simcloud.CodeOf(err) != code || (err != nil && !strings.Contains(err.Error(), mention)) {

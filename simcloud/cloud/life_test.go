@@ -238,7 +238,7 @@ func TestRestartKeepsState(t *testing.T) {
 	w.pass(500 * time.Millisecond)
 	ending := w.create()
 	w.pass(400 * time.Millisecond)
-	w.restart() // Nothing has been closed properly: a killed process leaves the same.
+	w.restart() // without closing anything, as if the process had been killed
 	w.pass(100 * time.Millisecond)
 	w.wantState(booting.ID, simcloud.StateRunning)
 	w.wantState(ending.ID, simcloud.StatePending)
@@ -356,7 +356,6 @@ func TestRunCarriesOutDueChanges(t *testing.T) {
 	<-done
 }
 
-// The test checks the invariants after random sequences of operations, faults, delays and restarts.
 func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(t, func(c *catalog.Catalog) {
@@ -378,7 +377,7 @@ func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 					ids = append(ids, inst.ID)
 				}
 			case n < 8:
-				_, _ = w.Delete("alice", pick()) // CodeNotFound is expected here.
+				_, _ = w.Delete("alice", pick()) // The instance may be gone already.
 			case n < 10:
 				_, _ = w.AddFault(pick(), simcloud.InstanceFault{Kind: kinds[r.IntN(len(kinds))],
 					After: simcloud.Duration(r.IntN(3)) * simcloud.Duration(time.Second)})
@@ -395,7 +394,7 @@ func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 			case n < 16:
 				w.restart()
 			case n < 17:
-				// Often there is no such address.
+				// Usually this address does not exist.
 				_ = w.DeleteAddress("alice", addressPrefix+strings.TrimPrefix(pick(), instancePrefix))
 			default:
 				w.pass(time.Duration(r.IntN(3000)) * time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// account is a customer. It contains only a digest of the customer's token.
+// account contains only a digest of the customer's token.
 type account struct {
 	name     string
 	token    string
@@ -23,10 +23,10 @@ type account struct {
 
 type usageKey struct{ account, region string }
 
-// usage counts against a quota.
+// usage is what counts against a quota.
 type usage struct{ instances, cpus int }
 
-// capacityKey identifies a limit of capacity. Names of zones are unique across regions.
+// capacityKey needs no region, because zone names are unique.
 type capacityKey struct{ zone, instanceType string }
 
 func accountsOf(c *catalog.Catalog) map[string]*account {
@@ -54,8 +54,8 @@ func capacityOf(c *catalog.Catalog) map[capacityKey]int {
 	return all
 }
 
-// loadLimit restores a change that an admin made to an account or to a capacity. It ignores changes of objects that the
-// configuration no longer contains.
+// loadLimit restores an admin's change of an account or a capacity. Changes of objects that left the configuration are
+// ignored.
 func (c *Cloud) loadLimit(key string) error {
 	parts := strings.Split(key, "/")
 	switch {
@@ -85,7 +85,7 @@ func (c *Cloud) loadLimit(key string) error {
 	return nil
 }
 
-// Authenticate returns the account of a token. It compares digests, so its duration reveals nothing about the token.
+// Authenticate returns the account of a token. It compares digests, so its duration reveals nothing about tokens.
 func (c *Cloud) Authenticate(token string) (name string, ok bool) {
 	d := digest([]byte(token))
 	c.mu.Lock()
@@ -173,7 +173,7 @@ func (c *Cloud) setCapacity(key capacityKey, n *int) {
 	}
 }
 
-// count adds the instance of a record to the usage if sign is 1, and subtracts it if sign is -1.
+// count adds the instance to the usage if sign is 1, and subtracts it if sign is -1.
 func (c *Cloud) count(r *record, sign int) {
 	if r.live() {
 		c.live += sign
@@ -187,7 +187,7 @@ func (c *Cloud) count(r *record, sign int) {
 	c.capacityUsed[capacityKey{r.Instance.Zone, r.Instance.Type}] += sign
 }
 
-// checkLimits checks quota and capacity for additional instances and CPUs of the type.
+// checkLimits checks whether quota and capacity allow additional instances and CPUs.
 func (c *Cloud) checkLimits(a *account, region, zone, instanceType string, instances, cpus int) error {
 	used, quota := c.usage[usageKey{a.name, region}], a.quotas[region]
 	if most := quota.MaxInstances; most != nil && instances > 0 && used.instances+instances > *most {
@@ -206,7 +206,7 @@ func (c *Cloud) checkLimits(a *account, region, zone, instanceType string, insta
 	return nil
 }
 
-// writableAccount returns the account if it may change objects in a region.
+// writableAccount returns the account, or an error unless the account may change objects in the region.
 func (c *Cloud) writableAccount(name, region string) (*account, error) {
 	a := c.accounts[name]
 	switch {
@@ -224,12 +224,10 @@ func (a *account) mayUse(region string) bool {
 	return len(a.regions) == 0 || slices.Contains(a.regions, region)
 }
 
-// fail returns an error with a code that the cloud returns to clients.
 func fail(code simcloud.ErrorCode, format string, args ...any) error {
 	return &simcloud.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// failJournal returns the error for a change that was rejected because it could not be saved.
 func failJournal(err error) error {
 	return fail(simcloud.CodeInternalError, "the state cannot be saved: %v", err)
 }

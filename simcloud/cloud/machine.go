@@ -12,24 +12,23 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// maxConsoleBytes is the maximum size of a console.
 const maxConsoleBytes = 16 << 10
 
-// machine is the state of the simulated machine inside an instance.
+// machine is the state of the simulated machine in an instance.
 type machine struct {
 	saved  saved
 	status simcloud.HostStatus
-	// reporter receives the reports of the running machine. It is nil if the machine is off.
+	// reporter receives the reports of the running machine. It is nil while the machine is off.
 	reporter *reporter
 }
 
-// saved is the state of a machine that is still known after the process was restarted.
+// saved is the state of a machine that survives restarts of the process.
 type saved struct {
 	Disk    host.Disk `json:"disk"`
 	Console string    `json:"console,omitempty"`
 }
 
-// print adds a line to the console, and removes the oldest lines if it is full.
+// print adds a line to the console and drops the oldest lines if necessary.
 func (s *saved) print(now time.Time, line string) {
 	line = strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -45,7 +44,7 @@ func (s *saved) print(now time.Time, line string) {
 	}
 }
 
-// switchMachine switches an instance's machine on, off, or off and on, as its record requires.
+// switchMachine switches the machine on or off, or restarts it, as the new record requires.
 func (c *Cloud) switchMachine(inst *instance, old *record) {
 	rec := inst.rec
 	id := rec.Instance.ID
@@ -62,7 +61,7 @@ func (c *Cloud) switchMachine(inst *instance, old *record) {
 	}
 	var userData []byte
 	if _, err := c.journal.Get(keyUserData+id, &userData); err != nil {
-		// Start the machine nevertheless. The machine itself reports that it has no user data.
+		// Start the machine nevertheless: it reports missing user data itself.
 		c.log.Error("cannot read the user data of an instance", "instance", id, "error", err)
 	}
 	m.saved.print(c.now(), "machine starts")
@@ -77,7 +76,7 @@ func (c *Cloud) switchMachine(inst *instance, old *record) {
 	}, m.reporter)
 }
 
-// hostStatus returns the status that the machine reports, or a status for a machine that is off.
+// hostStatus returns the last reported status, or the status of a switched-off machine.
 func (inst *instance) hostStatus() simcloud.HostStatus {
 	switch rec := inst.rec; {
 	case inst.machine.reporter != nil:
@@ -90,7 +89,7 @@ func (inst *instance) hostStatus() simcloud.HostStatus {
 	return simcloud.HostStatus{Phase: simcloud.HostOff}
 }
 
-// reporter receives the reports of one switched-on machine. It ignores reports after the machine was switched off.
+// reporter receives the reports of one run of a machine. Reports after its end are ignored.
 type reporter struct {
 	cloud *Cloud
 	inst  *instance
@@ -98,7 +97,7 @@ type reporter struct {
 
 var errOff = errors.New("the machine is switched off")
 
-// report changes the state of the machine, and saves it if durable is set.
+// report changes the state of the machine. If durable is set, it saves the state.
 func (p *reporter) report(durable bool, do func(m *machine)) error {
 	c := p.cloud
 	c.mu.Lock()
@@ -119,7 +118,7 @@ func (p *reporter) Save(disk host.Disk) error {
 	return p.report(true, func(m *machine) { m.saved.Disk = disk })
 }
 
-// Report implements host.Reporter. Report also saves the console.
+// Report implements host.Reporter and also saves the console.
 func (p *reporter) Report(status simcloud.HostStatus) {
 	err := p.report(true, func(m *machine) { m.status = status })
 	if err != nil && !errors.Is(err, errOff) {
@@ -132,7 +131,7 @@ func (p *reporter) Print(line string) {
 	_ = p.report(false, func(m *machine) { m.saved.print(p.cloud.now(), line) })
 }
 
-// Console returns what the machine wrote to its serial console.
+// Console returns the output of a machine on its serial console.
 func (c *Cloud) Console(accountName, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,11 +23,11 @@ const (
 	maxNameLength = 255
 	maxDisks      = 16
 	maxDiskGiB    = 64 << 10
-	// maxHostname is the maximum length of the Node's hostname label.
+	// maxHostname is the maximum length of the hostname label of a Node.
 	maxHostname = 63
 )
 
-// Create creates an instance. If an instance with the client token already exists, Create returns this instance.
+// Create creates an instance. If an instance with the same client token exists, Create returns it.
 func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	faults []simcloud.InstanceFault) (*simcloud.Instance, error) {
 	parameters, err := parametersOf(req)
@@ -84,7 +84,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	if len(req.UserData) > 0 {
 		ops = append(ops, journal.Op{Key: keyUserData + out.ID, Value: req.UserData})
 	}
-	c.order = append(c.order, inst) // It has the highest sequence.
+	c.order = append(c.order, inst) // The new instance has the highest sequence.
 	if err := c.commit(inst, next, ops...); err != nil {
 		c.order = c.order[:len(c.order)-1]
 		c.slots.release(slot)
@@ -94,7 +94,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	return c.answer(inst, next), nil
 }
 
-// resolve converts a request to a record, without the fields that are unique to an instance.
+// resolve fills a record from a request, except for fields that are unique to an instance.
 func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 	invalid := func(format string, args ...any) (*record, error) {
 		return nil, fail(simcloud.CodeInvalidParameter, format, args...)
@@ -155,7 +155,7 @@ func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 	return rec, nil
 }
 
-// Delete begins the termination of an instance.
+// Delete starts the termination of an instance.
 func (c *Cloud) Delete(accountName, id string) (*simcloud.Instance, error) {
 	return c.change(accountName, id, func(next *record) error {
 		if s := next.Instance.State; s != simcloud.StateShuttingDown && s != simcloud.StateTerminated {
@@ -195,7 +195,7 @@ func (c *Cloud) UpdateTags(accountName, id string, req simcloud.UpdateTagsReques
 	})
 }
 
-// Update changes type, image or kubelet version in place.
+// Update changes the type, image or kubelet version in place.
 func (c *Cloud) Update(accountName, id string, req simcloud.UpdateInstanceRequest) (*simcloud.Instance, error) {
 	return c.change(accountName, id, func(next *record) error {
 		out := &next.Instance
@@ -295,7 +295,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 	return nil
 }
 
-// change applies a change that the owner of an instance has requested.
+// change applies a change requested by the owner of an instance.
 func (c *Cloud) change(accountName, id string, do func(next *record) error) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -323,7 +323,7 @@ func failNoInstance(id string) error {
 	return fail(simcloud.CodeNotFound, "instance %q does not exist", id)
 }
 
-// parametersOf returns the digest of the parameters that must be the same if a client token is used again.
+// parametersOf returns a digest of the parameters that must match when a client token is reused.
 func parametersOf(req simcloud.CreateInstanceRequest) (string, error) {
 	data, err := json.Marshal(req)
 	if err != nil {
@@ -345,14 +345,14 @@ func (c *Cloud) newID() string {
 	}
 }
 
-// jitter returns a fraction of whole. The fraction is always the same for the same instance.
+// jitter returns a fraction of whole, always the same for an instance.
 func jitter(id string, whole simcloud.Duration) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	return time.Duration(float64(whole) * float64(h.Sum32()) / math.MaxUint32)
 }
 
-// isHostname reports whether a name is a valid host name that fits into the hostname label.
+// isHostname reports whether a name is a valid host name and fits into the hostname label.
 func isHostname(name string) bool {
 	return len(name) <= maxHostname && len(validation.IsDNS1123Subdomain(name)) == 0
 }
@@ -376,7 +376,7 @@ func validateTags(tags map[string]string) error {
 	return nil
 }
 
-// printable returns an error for text that cannot be shown on one line.
+// printable returns an error for text that does not fit on one line.
 func printable(field, text string, most int) error {
 	if len(text) > most {
 		return fail(simcloud.CodeInvalidParameter, "%s: %d bytes are more than the maximum of %d", field, len(text), most)

@@ -2,8 +2,7 @@ package cloud
 
 import "net/netip"
 
-// pool allocates numbers below size. A number can be allocated only once until it is released. The pool reuses a
-// released number as late as possible.
+// pool allocates unique numbers below size. A released number is reused as late as possible.
 type pool struct {
 	size int
 	next int
@@ -12,7 +11,6 @@ type pool struct {
 
 func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
 
-// take allocates a number. If all numbers are in use, take returns false.
 func (p *pool) take() (int, bool) {
 	if len(p.used) >= p.size {
 		return 0, false
@@ -25,7 +23,6 @@ func (p *pool) take() (int, bool) {
 	return n, true
 }
 
-// reserve marks a number as allocated.
 func (p *pool) reserve(n int) {
 	p.used[n] = true
 	p.next = (n + 1) % p.size
@@ -33,13 +30,13 @@ func (p *pool) reserve(n int) {
 
 func (p *pool) release(n int) { delete(p.used, n) }
 
-// maxInstances is the maximum number of live instances. Each of them needs its own network for pods.
+// maxInstances is limited because each live instance needs its own pod network.
 const maxInstances = 1 << 14
 
-// Each live instance has a slot: an address in 10.0.0.0/8 and a network for 254 pods in 100.64.0.0/10. No traffic
-// reaches them.
+// The slot of a live instance determines its address in 10.0.0.0/8 and its network for 254 pods in 100.64.0.0/10. No
+// traffic reaches these addresses.
 
-// slotAddress skips addresses that end in 0 or 255, because these look like network or broadcast addresses.
+// slotAddress skips addresses that end in 0 or 255: they look like network or broadcast addresses.
 func slotAddress(slot int) netip.Addr {
 	low, high := slot%254+1, slot/254
 	return netip.AddrFrom4([4]byte{10, 0, byte(high), byte(low)})

@@ -10,13 +10,13 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// version consists of a record that readers may still see, and the time at which the record was written.
+// version is a record that lagging reads may still return, with the time of its write.
 type version struct {
 	at  time.Time
 	rec *record
 }
 
-// lags contains the delays after which the different kinds of reads show a write.
+// lags are the delays until each kind of read shows a write.
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -26,8 +26,8 @@ func lagsOf(s simcloud.Settings) lags {
 
 func (l lags) longest() simcloud.Duration { return max(l.get, l.list, l.tags) }
 
-// addVersion adds the current record of an instance to its versions. It removes the versions that no read can return
-// any more.
+// addVersion adds the current record to the versions of its instance, and removes versions that no read can return
+// anymore.
 func (c *Cloud) addVersion(inst *instance) {
 	longest := lagsOf(c.settings).longest()
 	if longest == 0 {
@@ -45,15 +45,14 @@ func (c *Cloud) addVersion(inst *instance) {
 	inst.versions = append(slices.Clone(inst.versions[visible:]), version{now, inst.rec})
 }
 
-// showAll makes all previous writes visible to reads immediately.
+// showAll makes all earlier writes visible at once.
 func (c *Cloud) showAll() {
 	for _, inst := range c.instances {
 		inst.versions = []version{{rec: inst.rec}}
 	}
 }
 
-// recordBefore returns the record that was the current one at an earlier time, which is now minus lag. If there was no
-// record at that time, the result is nil.
+// recordBefore returns the record that was current at the time now minus lag, or nil.
 func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	if lag == 0 || len(inst.versions) == 0 {
 		return inst.rec
@@ -68,7 +67,7 @@ func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// visibleRecord returns the record that a reader with the lag sees now, or nil.
+// visibleRecord returns the record that a read with this lag shows now, or nil.
 func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
 	rec := c.recordBefore(inst, lag)
 	if rec == nil || rec.Hidden {
@@ -84,7 +83,7 @@ func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// read returns an instance as Get and List show it to its owner.
+// read returns an instance as Get and List show it.
 func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.reads++
@@ -95,7 +94,7 @@ func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// answer returns an instance in the form in which its owner receives it.
+// answer applies the semantics that change answers, such as another case of IDs.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
@@ -115,15 +114,15 @@ func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// view returns the exact state of an instance. The result shares its maps and slices with the record. This is safe,
-// because they are never modified.
+// view returns the exact state of an instance. The result shares maps and slices with the record, which are never
+// modified.
 func (inst *instance) view(rec *record) *simcloud.Instance {
 	out := rec.Instance
 	out.Host = inst.hostStatus()
 	return &out
 }
 
-// Get returns an instance. If reads lag, Get returns an earlier state of the instance.
+// Get returns an instance. With a read lag, the state may be outdated.
 func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +134,7 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	return nil, failNoInstance(id)
 }
 
-// List returns a page of instances. If lists lag, List returns earlier states of the instances.
+// List returns a page of instances. With a list lag, their states may be outdated.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 	return page, nil
 }
 
-// filter removes the options that the semantics tell lists to ignore.
+// filter drops the options that lists must ignore because of Semantics.FiltersIgnored.
 func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOptions {
 	if c.settings.Semantics.FiltersIgnored {
 		o.Tags, o.HasTags, o.Name = nil, nil, ""
@@ -173,7 +172,6 @@ func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOp
 	return o
 }
 
-// applyListSemantics changes a page of instances as the semantics require.
 func (c *Cloud) applyListSemantics(page *simcloud.InstanceList) {
 	if len(page.Instances) == 0 {
 		return
@@ -189,13 +187,13 @@ func (c *Cloud) applyListSemantics(page *simcloud.InstanceList) {
 	}
 }
 
-// candidates returns the instances that may match the options, in the order of creation. It returns only instances with
-// a sequence number above the given one. If an option names a rare tag, candidates does not iterate over all instances.
+// candidates returns the instances after a sequence number that may match the options, in order of creation. For an
+// indexed tag, it avoids a scan of all instances.
 func (c *Cloud) candidates(o simcloud.ListInstancesOptions, after int) []*instance {
 	start, _ := c.position(after + 1)
 	rest := c.order[start:]
 	if lags := lagsOf(c.settings); lags.list > 0 || lags.tags > 0 {
-		return rest // The index only has current tags.
+		return rest // The index has only current tags.
 	}
 	var rarest map[*instance]bool
 	for key, value := range o.Tags {
@@ -236,7 +234,7 @@ func matches(rec *record, o simcloud.ListInstancesOptions) bool {
 		(len(o.States) == 0 || slices.Contains(o.States, i.State))
 }
 
-// pageOf returns the maximum length of the requested page and the sequence number after which the page begins.
+// pageOf returns the page size and the sequence number after which the page begins.
 func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	if o.Limit == 0 {
 		o.Limit = simcloud.MaxPageSize
@@ -248,8 +246,8 @@ func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	return o.Limit, after, err
 }
 
-// A token is the sequence of the last instance on the page. If instances are created or deleted between two pages, the
-// positions of the other instances do not change.
+// A page token is the sequence of the last instance on the page. So instances that are created or deleted between two
+// pages do not move the others.
 
 func encodeNext(after int) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(after)))
@@ -268,7 +266,7 @@ func decodeNext(token string) (int, error) {
 	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q was not returned by a list", token)
 }
 
-// Current returns an instance without any lag, so that fault rules can match it.
+// Current returns an instance without any lag, for matching fault rules.
 func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,7 +302,7 @@ func (c *Cloud) InstanceTypes() []simcloud.InstanceType { return c.catalog.Insta
 // Images returns all images.
 func (c *Cloud) Images() []simcloud.Image { return c.catalog.Images }
 
-// Dump returns everything about all instances.
+// Dump returns the complete state of all instances.
 func (c *Cloud) Dump() *simcloud.Dump {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,7 +331,7 @@ func (inst *instance) dump() *simcloud.Record {
 	return out
 }
 
-// Count adds the statistics about instances.
+// Count adds the numbers of instances to the statistics.
 func (c *Cloud) Count(s *simcloud.Statistics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -80,7 +80,7 @@ func TestQuotaAndCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.Create("alice", request(), nil)
-	wantCode(t, err, simcloud.CodeQuotaExceeded, "") // An instance that shuts down still counts.
+	wantCode(t, err, simcloud.CodeQuotaExceeded, "") // An instance that is shutting down still counts.
 	w.pass(time.Second)
 	w.create()
 
@@ -259,8 +259,8 @@ func TestTags(t *testing.T) {
 	w.checkInvariants()
 }
 
-// Each instance that exists during the whole list is returned exactly once, even if others are created and deleted
-// between two pages. The test covers all ways in which lists find candidates.
+// Each instance that exists throughout a list is returned exactly once, even if others come and go between pages. The
+// test covers all ways in which lists find candidates.
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {
@@ -323,7 +323,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w := newWorld(t)
 	old := w.create(withTags("v", "1"))
 	w.set(simcloud.SettingsPatch{ReadLag: seconds(10)})
-	w.wantState(old.ID, simcloud.StatePending) // It was written before the lag was set.
+	w.wantState(old.ID, simcloud.StatePending) // written before the lag was set
 
 	w.pass(time.Second)
 	young := w.create()
@@ -341,7 +341,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 		}
 		return len(list.Instances)
 	}
-	w.pass(time.Second) // The second instance boots.
+	w.pass(time.Second)
 	w.pass(8999 * time.Millisecond)
 	w.wantState(old.ID, simcloud.StatePending)
 	w.wantState(young.ID, "")
@@ -357,7 +357,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w.pass(time.Second)
 	w.wantState(young.ID, simcloud.StateRunning)
 
-	// An instance that reads do not show yet can be changed and deleted.
+	// Instances that reads do not show yet can still be changed and deleted.
 	if _, err := w.Delete("alice", w.create().ID); err != nil {
 		t.Error(err)
 	}
@@ -366,7 +366,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	}
 	w.pass(time.Second)
 	w.wantState(young.ID, simcloud.StateRunning)
-	w.restart() // A new process only knows the current state.
+	w.restart() // A new process knows only the current state.
 	w.wantState(young.ID, simcloud.StateTerminated)
 	if got := w.Settings().ReadLag; got != *seconds(10) {
 		t.Errorf("the lag after a restart is %s", got)
@@ -388,7 +388,7 @@ func TestChangedSettingsOverrideConfiguration(t *testing.T) {
 	yes := true
 	w.set(simcloud.SettingsPatch{BootTime: seconds(7), Host: &simcloud.HostSettingsPatch{Reregister: &yes}})
 	w.set(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{PodStartTime: seconds(3)}})
-	w.catalog.Settings.ShutdownTime = *seconds(9) // as in another configuration file
+	w.catalog.Settings.ShutdownTime = *seconds(9)
 	w.restart()
 	s := w.Settings()
 	if s.BootTime != *seconds(7) || s.ShutdownTime != *seconds(9) || !s.Host.Reregister ||

@@ -7,41 +7,40 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// record is the saved state of an instance. A committed record is never modified. Each change replaces it with a new
-// record. If a time is zero, the event is not planned.
+// record is the saved state of an instance. Committed records are immutable: each change commits a new record. A zero
+// time means that the event is not planned.
 type record struct {
 	Instance  simcloud.Instance     `json:"instance"`
 	TypeSpec  simcloud.InstanceType `json:"type"`
 	ImageSpec simcloud.Image        `json:"image"`
 	Sequence  int                   `json:"sequence"`
 	Account   string                `json:"account"`
-	// Parameters is a digest of the parameters of the request that created the instance.
+	// Parameters is a digest of the parameters of the create request.
 	Parameters string `json:"parameters"`
 	PodSlot    int    `json:"podSlot"`
 	Boots      int    `json:"boots"`
 
-	// BootAt is the time at which a pending or rebooting instance becomes running.
+	// BootAt is when a pending or rebooting instance becomes running.
 	BootAt      time.Time `json:"bootAt,omitzero"`
 	TerminateAt time.Time `json:"terminateAt,omitzero"`
-	// HideAt is when its owner can no longer read a terminated instance. ForgetAt is when the record is deleted and its
-	// client token can be used again.
+	// HideAt is when a terminated instance becomes unreadable for its owner. ForgetAt is when the record is deleted and
+	// its client token becomes free.
 	HideAt   time.Time `json:"hideAt,omitzero"`
 	ForgetAt time.Time `json:"forgetAt,omitzero"`
 	Hidden   bool      `json:"hidden,omitempty"`
-	// FreeAt is when a terminated instance no longer counts against quota and capacity.
+	// FreeAt is when a terminated instance stops counting against quota and capacity.
 	FreeAt time.Time `json:"freeAt,omitzero"`
-	// AddressInUse is true if the instance is terminated and its address has not been deleted yet.
+	// AddressInUse means that the instance is terminated but its address still exists.
 	AddressInUse bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
 	NeverRegisters bool `json:"neverRegisters,omitempty"`
-	// Faults contains the faults that have not taken effect yet, ordered by time.
+	// Faults are the pending faults, ordered by time.
 	Faults []simcloud.InstanceFault `json:"faults,omitempty"`
 }
 
-// clone returns a copy of the record. The caller may modify the copy, but must replace its maps and slices instead of
-// modifying them.
+// clone returns a copy for modification. The caller must replace its maps and slices instead of modifying them.
 func (r *record) clone() *record {
 	next := *r
 	return &next
@@ -49,25 +48,22 @@ func (r *record) clone() *record {
 
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
 
-// counts reports whether the instance counts against the quota and the capacity.
+// counts reports whether the instance counts against quota and capacity.
 func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
 
-// hasAddress reports whether the instance's address is in use.
 func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
-// switchedOn reports whether the machine inside the instance runs.
 func (r *record) switchedOn() bool {
 	return r.Instance.State == simcloud.StateRunning && !r.Silent && !r.NeverRegisters
 }
 
-// addFault plans a fault for a time.
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	if earlier := r.Instance.ReclaimTime; f.Kind == simcloud.FaultReclaimed && (earlier == nil || at.Before(*earlier)) {
 		r.Instance.ReclaimTime = &at
 	}
 	f.After = simcloud.Duration(at.Sub(r.Instance.LaunchTime))
 	i, _ := slices.BinarySearchFunc(r.Faults, f.After, func(g simcloud.InstanceFault, after simcloud.Duration) int {
-		if g.After <= after { // after those with the same time
+		if g.After <= after { // after other faults at the same time
 			return -1
 		}
 		return 1
@@ -75,7 +71,7 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	r.Faults = slices.Insert(slices.Clone(r.Faults), i, f)
 }
 
-// due returns the time of the next planned change, or the zero time.
+// due returns the time of the next planned change, or zero.
 func (r *record) due() time.Time {
 	at, _ := r.next()
 	if r.AddressInUse {
@@ -87,12 +83,12 @@ func (r *record) due() time.Time {
 	return at
 }
 
-// forgotten reports whether the retention time of the record is over, so that the record can be deleted.
+// forgotten reports whether the retention of the record is over.
 func (r *record) forgotten(now time.Time) bool {
 	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressInUse
 }
 
-// advance carries out all changes that are due, in the order of their times.
+// advance applies all due changes in the order of their times.
 func (r *record) advance(now time.Time, s simcloud.Settings) {
 	for {
 		at, change := r.next()
@@ -103,11 +99,10 @@ func (r *record) advance(now time.Time, s simcloud.Settings) {
 	}
 }
 
-// change modifies a record at a planned time.
 type change func(at time.Time, s simcloud.Settings)
 
-// next returns the next planned change and its time. If there is none, the change is nil. If a fault and another change
-// have the same time, the fault is first, so that "never boots" prevents a boot with a boot time of 0.
+// next returns the next planned change and its time, or nil. A fault comes before another change at the same time, so
+// "never boots" works with a boot time of 0.
 func (r *record) next() (at time.Time, what change) {
 	consider := func(t time.Time, c change) {
 		if !t.IsZero() && (what == nil || t.Before(at)) {
@@ -156,7 +151,7 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.Instance.TerminationTime = &at
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
-	// Keep the record until even delayed reads no longer show the instance.
+	// Keep the record until even lagging reads no longer show the instance.
 	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(),
 		s.Semantics.QuotaLag)))
 	if s.Semantics.QuotaLag > 0 {
@@ -169,7 +164,7 @@ func (r *record) free(time.Time, simcloud.Settings) { r.FreeAt = time.Time{} }
 
 func (r *record) hide(time.Time, simcloud.Settings) { r.Hidden = true }
 
-// applyFault applies the next fault. A fault that does not apply to the instance's state has no effect.
+// applyFault applies the next fault. Faults that do not fit the state of the instance have no effect.
 func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 	f := r.Faults[0]
 	r.Faults = slices.Clone(r.Faults[1:])
@@ -218,7 +213,6 @@ func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 	}
 }
 
-// bootTime returns the boot time of a type, without jitter.
 func bootTime(t simcloud.InstanceType, s simcloud.Settings) simcloud.Duration {
 	if t.BootTime != nil {
 		return *t.BootTime

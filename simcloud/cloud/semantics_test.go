@@ -10,13 +10,11 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// setSemantics changes semantics.
 func (w *world) setSemantics(patch simcloud.SemanticsPatch) {
 	w.t.Helper()
 	w.set(simcloud.SettingsPatch{Semantics: &patch})
 }
 
-// listedIDs lists instances and returns their IDs in the order of the list.
 func (w *world) listedIDs(o simcloud.ListInstancesOptions) (ids []string) {
 	w.t.Helper()
 	list, err := w.List("alice", o)
@@ -84,7 +82,7 @@ func TestListsOmitAndRepeat(t *testing.T) {
 	none, yes := 0, true
 	w.setSemantics(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
 	w.wantListed(all, b, a, b)
-	// Although the list is reversed, the next page begins after the last instance in the order of creation.
+	// The list is reversed, but pages still follow the order of creation.
 	list, err := w.List("alice", simcloud.ListInstancesOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +95,7 @@ func TestPreviousStateReturns(t *testing.T) {
 	in := w.create()
 	w.setSemantics(simcloud.SemanticsPatch{StateReturns: seconds(5)})
 	w.wantState(in.ID, simcloud.StatePending)
-	w.wantState(in.ID, simcloud.StatePending) // There is no previous state.
+	w.wantState(in.ID, simcloud.StatePending) // no previous state
 	w.pass(time.Second)
 	w.wantState(in.ID, simcloud.StateRunning)
 	w.wantState(in.ID, simcloud.StatePending)

@@ -9,14 +9,14 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// Settings returns the settings.
+// Settings returns the current settings.
 func (c *Cloud) Settings() simcloud.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings
 }
 
-// PatchSettings changes settings. The changes are kept after a restart, even if the configuration file has changed.
+// PatchSettings changes settings. The changes survive a restart, even if the configuration file has changed.
 func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, 
 		return c.settings, failJournal(err)
 	}
 	if lagsOf(next) != lagsOf(c.settings) {
-		c.showAll() // A lag applies to what is written from now on.
+		c.showAll() // A lag applies only to later writes.
 	}
 	c.overlay, c.settings = overlay, next
 	return next, nil
@@ -48,7 +48,7 @@ func (c *Cloud) loadSettings() error {
 	return merge(&c.settings, c.overlay)
 }
 
-// merge copies the fields that are set in the patches to a value whose fields have the same names in JSON.
+// merge copies the set fields of the patches into a value with the same JSON field names.
 func merge(into any, patches ...any) error {
 	for _, patch := range patches {
 		data, err := json.Marshal(patch)

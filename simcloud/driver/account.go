@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account is a client of the cloud that converts IDs and names to lower case. The cloud may change the case of a name,
-// but a provider ID must stay the same as long as its instance exists.
+// account converts IDs and names from the cloud to lower case. The cloud may change the case of names, but the provider
+// ID of an instance must never change.
 type account struct{ *simcloud.Client }
 
 func lowerCased(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
@@ -40,7 +40,7 @@ func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateT
 	return lowerCased(a.Client.UpdateTags(ctx, id, req))
 }
 
-// ListInstances returns each instance of a page once, even if the cloud repeats it.
+// ListInstances returns each instance of a page only once, even if the cloud repeats it.
 func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	page, err := a.Client.ListInstances(ctx, o)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOpti
 	return page, nil
 }
 
-// Instances iterates over all pages.
+// Instances iterates over the instances of all pages.
 func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions) iter.Seq2[*simcloud.Instance, error] {
 	return pages(func(next string) ([]simcloud.Instance, string, error) {
 		o.NextToken = next
@@ -69,7 +69,6 @@ func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions)
 	})
 }
 
-// addresses iterates over all addresses with the tags.
 func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq2[*simcloud.Address, error] {
 	return pages(func(next string) ([]simcloud.Address, string, error) {
 		page, err := a.ListAddresses(ctx, simcloud.ListInstancesOptions{Tags: tags, NextToken: next})
@@ -80,11 +79,10 @@ func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq
 	})
 }
 
-// maxPages is the maximum number of pages of one list. By default, a page has up to a thousand entries.
+// maxPages limits the pages of one list. By default, a page has up to a thousand entries.
 const maxPages = 10_000
 
-// pages calls read for one page after another and iterates over all entries. It ends after the first error. More than
-// maxPages are an error.
+// pages iterates over the entries of all pages and stops at the first error. More than maxPages pages are an error.
 func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		next := ""
@@ -107,8 +105,8 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// current returns the current state of an instance. It makes a write that changes nothing, because the answers to
-// writes have no lag. It returns nil for a terminated instance.
+// current returns an instance without lag, or nil if it is terminated. It sends a write that changes nothing, because
+// answers to writes have no lag.
 func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -117,8 +115,8 @@ func (a account) current(ctx context.Context, id string) (*simcloud.Instance, er
 	return in, err
 }
 
-// owned checks that the instance has the owner's tags, and returns the instance or an error. If a tag is missing in the
-// given state, owned reads the current tags, because the tag may have been added recently.
+// owned returns the instance if it has the owner's tags. If a tag is missing, owned reads the current tags, because
+// they may have been added recently.
 func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.misses(in) {
 		now, err := a.current(ctx, in.ID)

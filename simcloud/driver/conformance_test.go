@@ -36,8 +36,8 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
-			// An address is never deleted before its instance. Operations on running instances never fail halfway, and each
-			// address is created together with its instance. The cloud does not ask guests for addresses.
+			// The simulated cloud never deletes an address before its instance. Operations on running instances never
+			// fail halfway. Each address is created with its instance. Guests do not request addresses.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved, conformance.GuestClaims}
 			if settings != (simcloud.Settings{}) {
@@ -45,7 +45,7 @@ func TestTheDriverConforms(t *testing.T) {
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
-					// The pages are small, so that the lists of the suite have several pages.
+					// Small pages, so that lists have several of them.
 					return driver.New(driver.Options{Endpoints: []string{s.url}, CreateSettle: 5 * time.Second, PageSize: 2})
 				},
 				Class:     class(),
@@ -73,7 +73,7 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-// newLiveSim returns a simulated cloud with a real clock: instances boot and shut down after a moment.
+// newLiveSim returns a cloud with a real clock and short boot and shutdown times.
 func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	t.Helper()
 	j, err := journal.Open(t.TempDir())
@@ -100,7 +100,7 @@ func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	return s
 }
 
-// resources returns the instances that are not terminated, and the addresses, as the operator of the cloud sees them.
+// resources returns all addresses and all instances that are not terminated, as the operator of the cloud sees them.
 func (s *sim) resources(ctx context.Context) ([]string, error) {
 	dump, err := s.admin.Dump(ctx)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, r := range dump.Records {
 		if r.State == simcloud.StateShuttingDown {
-			// A change that is due appears in the dump only after a moment. Adding a fault updates the record immediately, and
-			// this fault has no effect on an instance that is shutting down.
+			// The dump shows due changes late. Adding a fault updates the record at once, and does not affect an
+			// instance that is shutting down.
 			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultRecovers})
 			if err != nil {
 				return nil, err
@@ -162,8 +162,8 @@ func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[
 	}, nil
 }
 
-// simLegacies returns descriptions in the formats of all old systems. If the old system keeps the token in the
-// description, the description contains the account's token.
+// simLegacies returns descriptions in the formats of all old systems. If the format includes the credentials, they
+// contain the account's token.
 func simLegacies() (all []provider.Legacy) {
 	for _, source := range provider.Sources() {
 		old := legacyOf(source, oldSpec)
@@ -221,7 +221,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	case conformance.PermissionDenied:
 		rule.Effect.Error = simcloud.CodeForbidden
 	case conformance.Hanging:
-		// This is longer than the test. The call ends only when the cloud stops.
+		// Longer than the test: the call ends only when the cloud stops.
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
 	case conformance.DoneLate:
 		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip
@@ -236,7 +236,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	return func() { must(s, s.admin.RemoveFault(context.WithoutCancel(ctx), added.ID)) }, nil
 }
 
-// setSemantics changes the semantics of the cloud. The returned function restores them.
+// setSemantics changes the semantics and returns a function that restores them.
 func (s *sim) setSemantics(ctx context.Context, f conformance.Fault) (func(), error) {
 	late, moment, none := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0)
 	yes, no, huge, zero := true, false, 256<<20, 0

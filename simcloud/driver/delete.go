@@ -39,9 +39,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// deleteAddresses deletes the address of a deleted instance if the cloud has kept the address. It returns what is
-// left. Lists may be outdated, so they are used only to find IDs. The answer to the deletion shows whether the
-// address exists.
+// deleteAddresses deletes the address that a deleted instance left behind, and returns what still exists. Lists may be
+// outdated, so only the answers to deletions show whether an address exists.
 func deleteAddresses(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {
@@ -55,7 +54,7 @@ func deleteAddresses(ctx context.Context, client account, providerID string, own
 			if err != nil {
 				return "", translate(err, "look for the address of machine "+string(own.machine.UID))
 			}
-			// The cloud may return more than the search asked for.
+			// The cloud may ignore the filter.
 			if address.Tags[provider.TagCluster] == own.cluster &&
 				address.Tags[provider.TagMachineUID] == string(own.machine.UID) {
 				ids = append(ids, address.ID)
@@ -68,7 +67,7 @@ func deleteAddresses(ctx context.Context, client account, providerID string, own
 		case simcloud.CodeNotFound:
 			err = nil
 		case simcloud.CodeConflict:
-			// The address belongs to an instance that was not found before, but exists.
+			// The address belongs to an instance that the search missed.
 			return fmt.Sprintf("address %s: %.256s", id, err), nil
 		}
 		if err != nil {
@@ -105,7 +104,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	}
 	in, err := client.GetInstance(ctx, id)
 	if simcloud.CodeOf(err) == simcloud.CodeNotFound {
-		// Reads may lag, so a new instance must not be treated as gone.
+		// Reads may lag: a new instance may look gone.
 		in, err = client.current(ctx, id)
 	}
 	switch {
@@ -134,11 +133,10 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	return result, err
 }
 
-// leftInstance returns the name of an instance that still exists.
 func leftInstance(in *simcloud.Instance) string { return "instance " + in.ProviderID }
 
-// terminate requests the deletion of an instance, unless the deletion was already requested. It reports whether the
-// instance is terminated.
+// terminate requests the deletion of an instance unless it was already requested. It reports whether the instance is
+// terminated.
 func terminate(ctx context.Context, client account, in *simcloud.Instance) (gone bool, err error) {
 	if in.State == simcloud.StateShuttingDown {
 		return false, nil

@@ -89,7 +89,7 @@ func TestDeleteRefusesInstancesOfOtherOwners(t *testing.T) {
 	}
 }
 
-// Reads do not show a new instance yet. If the driver treated the instance as gone, the instance would run forever.
+// Lagging reads do not show the new instance. If the driver treated it as gone, it would run forever.
 func TestDeleteDoesNotTrustLaggingRead(t *testing.T) {
 	s := newSim(t)
 	lag := simcloud.Duration(time.Hour)

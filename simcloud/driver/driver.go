@@ -19,18 +19,18 @@ import (
 // Name is the name of the provider.
 const Name = "sim"
 
-// credentialsKey is the only key of the credentials that the driver reads.
+// credentialsKey is the key of the token in the credentials Secret.
 const credentialsKey = "token"
 
 // Options configure a Driver.
 type Options struct {
-	// Endpoints are the base URLs of the clouds that may be used, such as "http://127.0.0.1:8080". The first is the
-	// default. At least one is required.
+	// Endpoints are the base URLs of the allowed clouds, such as "http://127.0.0.1:8080". The first is the default. At
+	// least one is required.
 	Endpoints []string
-	// HTTPClient sends all calls. Default: a client that uses no proxy and keeps connections for many concurrent calls.
-	// Redirects are never followed.
+	// HTTPClient sends all calls. It never follows redirects. Default: a client without a proxy that keeps connections
+	// for many concurrent calls.
 	HTTPClient *http.Client
-	// CreateSettle is the time after which a creation whose answer was lost can no longer take effect and is no longer
+	// CreateSettle is how long an unanswered create call may still take effect, and how long its instance may be
 	// missing in lists. Default: twice provider.DefaultCallTimeout.
 	CreateSettle time.Duration
 	// PageSize is the page size of List. Default and maximum: simcloud.MaxPageSize.
@@ -52,8 +52,8 @@ var (
 	_ provider.Scoper  = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It returns an error if an endpoint is not a base URL, or if an option is
-// out of range.
+// New returns a driver without connecting to the cloud. It returns an error for an endpoint that is not a base URL, or
+// an option out of range.
 func New(o Options) (*Driver, error) {
 	d := &Driver{http: o.HTTPClient, settle: o.CreateSettle, pageSize: o.PageSize}
 	for _, endpoint := range o.Endpoints {
@@ -99,9 +99,8 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return err
 }
 
-// Capacity implements provider.Driver. Capacity also checks that the cloud offers the region, zone, type and image in
-// the providerSpec. Therefore, a misspelled image is reported in the status of the class, before the first machine is
-// created.
+// Capacity implements provider.Driver. It also checks that the cloud offers the region, zone, type and image. So the
+// status of the class reports a misspelled image before the first machine is created.
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -147,8 +146,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resourcesOf returns the resources that a kubelet reports as allocatable on an instance of the type. By default, it
-// reserves 100 MiB of the memory and a tenth of the disk.
+// resourcesOf returns the allocatable resources of an instance type. By default, a kubelet reserves 100 MiB of memory
+// and a tenth of the disk.
 func resourcesOf(t *simcloud.InstanceType) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.CPUs), resource.DecimalSI),
@@ -167,8 +166,8 @@ const (
 	podsPerNode = 110
 )
 
-// client returns a client for the endpoint with the token of the credentials. All clients share an HTTP client and its
-// connections, because each request contains the token.
+// client returns a client for an endpoint. All clients share the same connections, because each request contains its
+// token.
 func (d *Driver) client(endpoint string, credentials provider.Credentials) (account, error) {
 	if endpoint == "" {
 		endpoint = d.endpoints[0]
@@ -188,8 +187,7 @@ func (d *Driver) client(endpoint string, credentials provider.Credentials) (acco
 	return account{client}, nil
 }
 
-// tokenOf returns the account's token without the white space around it, because Secrets created from files end with a
-// newline.
+// tokenOf trims white space, because Secrets created from files end with a newline.
 func tokenOf(credentials provider.Credentials) (string, error) {
 	if credentials.Empty() {
 		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials: a Secret with the key %q is "+

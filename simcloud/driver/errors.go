@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// translate converts an error of the cloud to one with a canonical code. The message is the driver's own, because the
-// cloud's message may contain parts of the request.
+// translate converts an error of the cloud to a canonical one. It replaces the message, because the cloud's message may
+// contain parts of the request.
 func translate(err error, attempted string) error {
 	out := &provider.Error{Code: provider.Unknown, Cause: err}
 	answer := "the call failed"
@@ -25,7 +25,6 @@ func translate(err error, attempted string) error {
 	return out
 }
 
-// codeOf returns the canonical code and the message for a code of the cloud.
 func codeOf(code simcloud.ErrorCode) (provider.Code, string) {
 	switch code {
 	case simcloud.CodeInvalidParameter:
@@ -56,8 +55,8 @@ func codeOf(code simcloud.ErrorCode) (provider.Code, string) {
 	return provider.Unknown, "the cloud returned an error that this driver does not know"
 }
 
-// noAnswer returns the code and the message for a call without an answer. The message contains the cause only if the
-// cause is a network error, because network errors contain only addresses and no data.
+// noAnswer returns the code and the message for a call without an answer. The message contains the cause only for
+// network errors, because they contain only addresses.
 func noAnswer(err error) (provider.Code, string) {
 	var network *net.OpError
 	switch {
@@ -71,7 +70,7 @@ func noAnswer(err error) (provider.Code, string) {
 	return provider.Unavailable, "the cloud did not return a usable answer"
 }
 
-// notOffered returns an error for a field that is valid, but names an object that the cloud does not have.
+// notOffered returns an error for a valid field whose value does not exist in the cloud.
 func notOffered(path, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = path

@@ -85,7 +85,7 @@ func TestCodesOfMissingAnswers(t *testing.T) {
 	wantCode(t, err, provider.Canceled)
 }
 
-// Even if the cloud repeats the request in a valid or invalid answer, the driver's errors must not contain the request.
+// The driver's errors must not contain the request, even if the cloud repeats it in an answer.
 func TestErrorsContainNoSecrets(t *testing.T) {
 	const userData = "bootstrap-token-abcdef"
 	for name, answer := range map[string]func(w http.ResponseWriter, echo string){

@@ -26,8 +26,7 @@ const (
 	token   = "account-token-4711"
 )
 
-// sim is a simulated cloud whose clock stands still, and whose instances boot and terminate at once unless a test
-// changes that.
+// sim is a simulated cloud whose clock stands still. Instances boot and terminate at once, unless a test changes this.
 type sim struct {
 	*testing.T
 	url    string
@@ -79,7 +78,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// spec returns a valid providerSpec with changes.
 func spec(changes ...string) []byte {
 	fields := map[string]string{
 		"apiVersion": driver.APIVersion, "kind": driver.Kind,
@@ -135,7 +133,6 @@ func (s *sim) delete(req provider.DeleteRequest) (gone bool, err error) {
 	return result.Gone, err
 }
 
-// createOutside creates an instance without the driver.
 func (s *sim) createOutside(tags map[string]string) *simcloud.Instance {
 	s.Helper()
 	in, err := s.client.CreateInstance(s.Context(), simcloud.CreateInstanceRequest{Region: "sim-1", Zone: "sim-1a",

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// liveStates returns all states except StateTerminated. Terminated instances stay readable for a while.
+// liveStates returns all states except StateTerminated, because terminated instances stay readable for a while.
 func liveStates() []simcloud.InstanceState {
 	return []simcloud.InstanceState{
 		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped,
@@ -20,8 +20,8 @@ func liveStates() []simcloud.InstanceState {
 	}
 }
 
-// convert converts an instance that is not terminated. The scope of the result is the endpoint in the providerSpec. For
-// the default endpoint, the scope is empty, so that the URL of the default endpoint may change.
+// convert converts a live instance. The scope is the endpoint. It is empty for the default endpoint, so that its URL
+// may change.
 func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	out := &provider.Instance{
 		ProviderID:   in.ProviderID,
@@ -54,8 +54,7 @@ func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	case simcloud.StatePending:
 		return provider.StatePending
 	case simcloud.StateRunning, simcloud.StateRebooting:
-		// A rebooting instance counts as running, because the reboot ends automatically, and the Node shows its progress
-		// better.
+		// A rebooting instance counts as running: the reboot ends by itself, and the Node shows its progress better.
 		return provider.StateRunning
 	case simcloud.StateStopped:
 		return provider.StateStopped
@@ -65,7 +64,6 @@ func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	return provider.StateFailed
 }
 
-// owner identifies the owner of an instance by its tags.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -80,13 +78,11 @@ func ownerOf(clusterID string, machine provider.Machine) (owner, error) {
 	return owner{cluster: clusterID, machine: machine}, nil
 }
 
-// tags returns the tags that identify the owner's instance.
 func (o owner) tags() map[string]string {
 	return map[string]string{provider.TagCluster: o.cluster, provider.TagMachineUID: string(o.machine.UID)}
 }
 
-// withOwnerTags returns a copy of tags with the owner's tags added. If a key occurs twice, the owner's tag takes
-// precedence.
+// withOwnerTags adds the owner's tags to a copy of tags. The owner's tags take precedence.
 func (o owner) withOwnerTags(tags map[string]string) map[string]string {
 	out := make(map[string]string, len(tags)+3)
 	for key, value := range tags {
@@ -99,7 +95,7 @@ func (o owner) withOwnerTags(tags map[string]string) map[string]string {
 	return out
 }
 
-// misses reports whether the instance lacks the key of one of the owner's tags.
+// misses reports whether the instance lacks the key of an owner tag.
 func (o owner) misses(in *simcloud.Instance) bool {
 	for key := range o.tags() {
 		if _, tagged := in.Tags[key]; !tagged {
@@ -109,8 +105,8 @@ func (o owner) misses(in *simcloud.Instance) bool {
 	return false
 }
 
-// owns returns FailedPrecondition unless the instance has the owner's tags. The owner of an instance without tags is
-// unknown, so the driver must not touch it.
+// owns returns FailedPrecondition unless the instance has the owner's tags. The driver must not touch an instance
+// without tags, because its owner is unknown.
 func (o owner) owns(in *simcloud.Instance) error {
 	for key, want := range o.tags() {
 		got, tagged := in.Tags[key]
@@ -126,7 +122,7 @@ func (o owner) owns(in *simcloud.Instance) error {
 	return nil
 }
 
-// idOf returns the instance ID in a provider ID, "sim://<region>/<zone>/<id>".
+// idOf returns the instance ID of a provider ID "sim://<region>/<zone>/<id>".
 func idOf(providerID string) (string, error) {
 	rest, ours := strings.CutPrefix(providerID, "sim://")
 	parts := strings.Split(rest, "/")
@@ -137,7 +133,7 @@ func idOf(providerID string) (string, error) {
 	return parts[2], nil
 }
 
-// byProviderID returns the instance with a provider ID, even if it has another owner.
+// byProviderID returns an instance of any owner.
 func byProviderID(ctx context.Context, client account, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {
@@ -154,7 +150,7 @@ func byProviderID(ctx context.Context, client account, providerID string) (*simc
 	return in, nil
 }
 
-// byTags returns all instances of the owner that are not terminated, in the order of creation.
+// byTags returns all live instances of the owner in order of creation.
 func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, error) {
 	var found []simcloud.Instance
 	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Tags: o.tags(), States: liveStates()}) {
@@ -168,8 +164,8 @@ func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, 
 	return found, nil
 }
 
-// find returns the owner's instance by provider ID, or by tags if the provider ID is empty. If several instances have
-// the tags, find returns the oldest instance that is not being deleted.
+// find returns the owner's instance by provider ID, or by tags if the ID is empty. Of several instances with the tags,
+// it prefers the oldest one that is not being deleted.
 func find(ctx context.Context, client account, providerID string, o owner) (*simcloud.Instance, error) {
 	if providerID != "" {
 		return byProviderID(ctx, client, providerID)

@@ -14,8 +14,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// tagVersion is the tag with the kubelet version in the user data, which Update needs. The cloud does not parse user
-// data.
+// tagVersion stores the kubelet version of the user data for Update, because the cloud does not parse user data.
 const tagVersion = "machinist-kubelet-version"
 
 // Create implements provider.Driver.
@@ -36,8 +35,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if err != nil {
 		return nil, err
 	}
-	// Within an attempt, the cloud's client token prevents a second instance. Only a later attempt can find an instance
-	// that was created with another token.
+	// The client token prevents a second instance within an attempt. Only an earlier attempt can have created one with
+	// another token.
 	if req.Token != string(req.Machine.UID)+"-1" {
 		in, err := find(ctx, client, "", own)
 		if err == nil {
@@ -69,8 +68,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, createError(err, spec)
 	}
 	if in.State == simcloud.StateTerminated {
-		// The instance that was created with this token has been deleted. The caller looks for the UID, finds nothing and
-		// begins another attempt.
+		// The caller then searches by UID, finds nothing, and starts another attempt.
 		return nil, provider.Errorf(provider.AlreadyExists,
 			"create instance: the client token belongs to instance %s, which is terminated", in.ID)
 	}
@@ -80,8 +78,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return convert(in, spec.Endpoint), nil
 }
 
-// createError translates an error of CreateInstance. The message contains the requested parameters, and the error names
-// the field that caused it if the cloud reports one.
+// createError translates an error of CreateInstance. The message contains the requested parameters. If the cloud names
+// the faulty parameter, the error names its field.
 func createError(err error, spec Spec) error {
 	position := spec.Region
 	if spec.Zone != "" {
@@ -107,8 +105,8 @@ func createError(err error, spec Spec) error {
 	return out
 }
 
-// Get implements provider.Driver. If the request contains a provider ID, Get returns the instance even if it has
-// another owner, because the caller needs its tags for an adoption.
+// Get implements provider.Driver. By provider ID, it returns even an instance of another owner, because an adoption
+// needs its tags.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	own := owner{cluster: req.ClusterID, machine: req.Machine}
 	if req.ProviderID == "" {
@@ -166,8 +164,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return convert(in, endpoint), nil
 }
 
-// List implements provider.Driver. The result covers the whole account, because a region that no class names any more
-// may still contain instances.
+// List implements provider.Driver. It covers the whole account, because regions that no class uses anymore may still
+// contain instances.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list instances: the cluster ID is empty")
@@ -212,8 +210,8 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper. The scope is the endpoint, because List returns the instances in all regions of
-// the account at an endpoint.
+// ListScope implements provider.Scoper. The scope is the endpoint, because List returns the instances of all regions of
+// an account.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return cmp.Or(d.endpointOf("", class.Spec), d.endpoints[0]), nil
 }

@@ -294,7 +294,7 @@ func TestAdoptTagsOnlyUntaggedInstances(t *testing.T) {
 			ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
 	}
 	untagged := s.createOutside(map[string]string{"owner": "carol"})
-	for range 2 { // Each call reads the current tags. The first one also sets Machinist's tags.
+	for range 2 { // The first call sets Machinist's tags. The second call reads them.
 		in, err := adopt(untagged)
 		must(t, err)
 		if in.ClusterID != cluster || in.MachineUID != "uid-of-a" || in.MachineKey != "ns/a" {

@@ -16,23 +16,22 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Tags of an old system's controller on its instances in the simulated cloud. The controller finds instances by
-// LegacyTagRole, and deletes those that have no Machine.
+// These tags are set by the controller of an old system. The controller finds instances by LegacyTagRole, and deletes
+// those without a Machine.
 const (
 	LegacyTagMachine    = "legacy-machine"
 	LegacyTagMachineUID = "legacy-machine-uid"
 	LegacyTagRole       = "legacy-role"
 )
 
-// LegacySpec is the description of an instance in all old systems. In machine.openshift.io, it also has apiVersion and
-// kind, and names the Secrets with credentials and user data.
+// LegacySpec is the description of an instance in all old systems. In machine.openshift.io, it also contains
+// apiVersion, kind, and the names of Secrets.
 type LegacySpec struct {
 	Region string            `json:"region"`
 	Size   string            `json:"size"`
 	Image  string            `json:"image"`
 	Tags   map[string]string `json:"tags,omitempty"`
-	// Credentials contains the credentials, if the old system keeps them in the description. Other systems keep them in a
-	// Secret.
+	// Credentials is set if the old system keeps credentials in the description instead of a Secret.
 	Credentials *LegacyCredentials `json:"credentials,omitempty"`
 }
 
@@ -43,8 +42,8 @@ type LegacyCredentials struct {
 
 var _ provider.Importer = (*Driver)(nil)
 
-// Import implements provider.Importer. Import omits the zone of an instance, because a class may have instances in
-// several zones. If the class names no zone, Update never requires another zone.
+// Import implements provider.Importer. It omits the zone, because the instances of a class may be in several zones.
+// Without a zone in the class, Update accepts every zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {
@@ -53,7 +52,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.Required("region"), InstanceType: old.Required("size"),
 		Image: old.Required("image"), Tags: old.Map("tags")}
 	for _, key := range []string{LegacyTagMachine, LegacyTagMachineUID, LegacyTagRole} {
-		// Otherwise an old controller that is started again would delete new instances with these tags.
+		// Otherwise a restarted old controller would delete new instances with these tags.
 		delete(spec.Tags, key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
@@ -81,7 +80,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	if out.Spec, err = json.Marshal(spec); err != nil {
 		return provider.Imported{}, provider.Errorf(provider.Internal, "encode the providerSpec")
 	}
-	// Missing fields were reported above, so report only invalid values here.
+	// Missing fields were reported above, so report only invalid values.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
 			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
@@ -90,7 +89,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	return out, nil
 }
 
-// readLegacy parses an old description. It returns an error if the description is not for this cloud.
+// readLegacy returns an error for a description that is not for this cloud.
 func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	if old.Provider != Name {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
@@ -102,8 +101,8 @@ func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	return legacy.Parse(old.Spec)
 }
 
-// Locate implements provider.Importer. Locate returns all instances in the region of the description. It does not
-// compare their sizes, because a size may have been changed.
+// Locate implements provider.Importer. It returns all instances in the region of the description, of any size, because
+// a size may have been changed.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
 	if err != nil {
@@ -136,7 +135,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	return found, nil
 }
 
-// Release implements provider.Importer. An address has the tags of its instance.
+// Release implements provider.Importer. Addresses share the tags of their instance.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -195,7 +194,7 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return nil
 }
 
-// instanceByID returns an instance without the lag of reads, or nil if it does not exist.
+// instanceByID returns an instance without lag, or nil if it does not exist.
 func (a account) instanceByID(ctx context.Context, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {

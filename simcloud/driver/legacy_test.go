@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// legacyOf returns a description in the format of an old system that keeps the credentials in a Secret.
 func legacyOf(source, spec string) provider.Legacy {
 	return provider.Legacy{Source: source, Provider: driver.Name, Spec: provider.NewSecret([]byte(spec)),
 		Credentials: credentials(token)}
@@ -21,7 +20,6 @@ func legacyOf(source, spec string) provider.Legacy {
 
 const oldSpec = `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"team":"blue","legacy-role":"node"}}`
 
-// findings returns the level, the code and the path of each finding.
 func findings(all []provider.Finding) string {
 	var out []string
 	for _, f := range all {
@@ -156,7 +154,7 @@ func TestReleaseAndDisown(t *testing.T) {
 	must(t, s.driver.Disown(t.Context(), disown))
 }
 
-// interceptor is a transport that calls do before it sends the second update of tags. The first change only reads.
+// interceptor calls do before it sends the second update of tags. The first update only reads.
 type interceptor struct {
 	changes int
 	do      func()
@@ -171,7 +169,7 @@ func (m *interceptor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// The owner of an instance can change between the check and the change.
+// The owner of an instance can change between the check and the update.
 func TestReleaseAndDisownRefuseInstanceThatChangedOwner(t *testing.T) {
 	for name, change := range map[string]func(d provider.Importer, id string) error{
 		"Release": func(d provider.Importer, id string) error {
@@ -223,7 +221,7 @@ func FuzzImport(f *testing.F) {
 		legacy.Spec = provider.NewSecret(data)
 		got, err := d.Import(t.Context(), provider.ImportRequest{Legacy: legacy})
 		if err != nil {
-			return // The description is too long.
+			return
 		}
 		unknown := 0
 		for _, f := range got.Findings {

@@ -16,45 +16,44 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// apiVersion and kind of a providerSpec.
+// These are the apiVersion and kind of a providerSpec.
 const (
 	APIVersion = "sim.machinist.dev/v1beta1"
 	Kind       = "SimMachine"
 )
 
-// Spec is the providerSpec of an instance of the simulated cloud.
+// Spec is the providerSpec of an instance in the simulated cloud.
 type Spec struct {
-	// APIVersion and Kind must have the values of the constants with the same names.
+	// APIVersion must be "sim.machinist.dev/v1beta1", and Kind must be "SimMachine".
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Region is the name of a region of the cloud. Required.
+	// Region is the name of a region. Required.
 	Region string `json:"region"`
-	// InstanceType is the name of an instance type of the cloud. Required.
+	// InstanceType is the name of an instance type. Required.
 	InstanceType string `json:"instanceType"`
-	// Image is the name of an image of the cloud. Required.
+	// Image is the name of an image. Required.
 	Image string `json:"image"`
-	// Zone is a zone of the region. Default: the cloud selects one.
+	// Zone is the name of a zone in the region. Default: a zone that the cloud selects.
 	Zone string `json:"zone,omitempty"`
-	// Endpoint is one of the endpoints that the provider process may use. Default: the first of them.
+	// Endpoint is one of the endpoints in the configuration of the provider process. Default: the first of them.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Tags are added to new instances, in addition to Machinist's tags. Existing instances are not changed. Keys must not
+	// Tags are added to new instances, in addition to Machinist's tags. Existing instances do not change. Keys must not
 	// begin with "machinist-". Default: none.
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
-// ownTags is the prefix of all tags that this driver sets itself.
+// ownTags is the prefix of all tags that the driver sets itself.
 const ownTags = "machinist-"
 
-// maxTags is the maximum number of tags in a providerSpec. The limit leaves room for the driver's own tags.
+// maxTags leaves room for the driver's own tags.
 const maxTags = simcloud.MaxTags - 10
 
-// maxSpecBytes is much larger than any useful providerSpec.
+// maxSpecBytes is far larger than any useful providerSpec.
 const maxSpecBytes = 64 << 10
 
-// name matches names of regions, zones, types and images.
 var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// parse parses a providerSpec strictly. Its errors contain the path.
+// parse rejects unknown and repeated fields. Its errors contain the path of the field.
 func (d *Driver) parse(raw []byte) (Spec, error) {
 	var spec Spec
 	if len(raw) > maxSpecBytes {
@@ -70,7 +69,7 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 	if err != nil && !isWrongType {
 		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec is not valid JSON")
 	}
-	// apiVersion and kind are checked first, because the fields of another kind have no meaning.
+	// Check apiVersion and kind first, because the fields of another kind have no meaning.
 	switch {
 	case spec.APIVersion != APIVersion:
 		return spec, provider.InvalidField("apiVersion", "must be %q, not %.64q", APIVersion, spec.APIVersion)
@@ -88,7 +87,7 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 
 const isRequired = "is required"
 
-// check returns an error with the path of a value that is not valid.
+// check returns an error with the path of an invalid value.
 func (d *Driver) check(spec Spec) error {
 	for _, field := range []struct {
 		path, value string
@@ -129,7 +128,7 @@ func (d *Driver) check(spec Spec) error {
 	return nil
 }
 
-// strictError returns an error with the path of a field that is unknown or occurs twice.
+// strictError returns an error with the path of an unknown or repeated field.
 func strictError(err error) error {
 	what := "is not a field of " + Kind
 	if strings.HasPrefix(err.Error(), "duplicate") {
@@ -142,7 +141,6 @@ func strictError(err error) error {
 	return provider.InvalidField(path, "%s", what)
 }
 
-// typeOf returns the type that a field must have.
 func typeOf(field string) string {
 	if field == "tags" {
 		return "an object of strings"
@@ -154,13 +152,13 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// jsonType removes the value that the decoder adds to the name of a type, as in "number -5".
+// jsonType removes the value from a type name such as "number -5".
 func jsonType(value string) string {
 	kind, _, _ := strings.Cut(value, " ")
 	return kind
 }
 
-// shorten truncates a path. Users choose field names, so a long path could fill the message of a condition.
+// shorten truncates a path. Users choose field names, so a long path could fill a condition message.
 func shorten(path string) string {
 	const most = 128
 	if len(path) <= most {
@@ -169,9 +167,9 @@ func shorten(path string) string {
 	return strings.ToValidUTF8(path[:most], "") + "…"
 }
 
-// endpointOf returns the endpoint at which an instance is managed: the scope or, if the scope is empty, the endpoint in
-// the providerSpec. The result is "" for the default endpoint. An invalid providerSpec must not prevent the deletion of
-// its machine. This is safe, because no instance was ever created at another endpoint with an invalid providerSpec.
+// endpointOf returns the scope or, if it is empty, the endpoint in the providerSpec. The default endpoint is "". An
+// invalid providerSpec must not prevent the deletion of its machine. It counts as the default endpoint, because it
+// never created an instance elsewhere.
 func (d *Driver) endpointOf(scope string, raw []byte) string {
 	if scope != "" {
 		return scope

@@ -76,7 +76,6 @@ func TestInvalidProviderSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// withTags returns a valid providerSpec with tags, in JSON.
 func withTags(tags string) string {
 	return strings.Replace(string(spec()), `{`, `{"tags":`+tags+`,`, 1)
 }
@@ -172,7 +171,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzValidate checks that any input is either refused with a short message or has only one meaning.
+// FuzzValidate checks that every input is either refused with a short message or has only one meaning.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{string(spec()), `{}`, `[]`, `{"apiVersion":1}`, `{"region":{"a":[1,2]},"region":null}`,
 		"{\"a\":\"\xff\"}"} {

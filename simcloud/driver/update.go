@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Update implements provider.Driver. Update changes the type, the image and the kubelet version in place, if the cloud
-// supports this. If the image contains an agent, the agent changes the kubelet version. Another region, zone or
-// endpoint needs another instance.
+// Update implements provider.Driver. It changes the type, the image and the kubelet version in place if the cloud
+// supports this. An agent in the image may change the kubelet version instead. Another region, zone or endpoint
+// requires another instance.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -91,13 +91,12 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return result(provider.UpdateInProgress, "the instance is restarting")
 	}
 	if byAgent {
-		return result(provider.UpdateInProgress, "the version of the kubelet is not changed yet")
+		return result(provider.UpdateInProgress, "the kubelet version has not changed yet")
 	}
 	return result(provider.UpdateDone, "")
 }
 
-// changedByAgent reports whether the kubelet version may have to change, and the requested image has an agent that
-// makes this change.
+// changedByAgent reports whether an agent in the requested image will change the kubelet version.
 func changedByAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec,
 	req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
@@ -111,7 +110,7 @@ func changedByAgent(ctx context.Context, client account, in *simcloud.Instance, 
 	return image != nil && image.NodeAgent, nil
 }
 
-// changeOf returns a request with all properties that must change. If nothing must change, the request is empty.
+// changeOf returns a request for all differing properties. It is empty if nothing differs.
 func changeOf(in *simcloud.Instance, spec Spec, version string) simcloud.UpdateInstanceRequest {
 	var change simcloud.UpdateInstanceRequest
 	if spec.InstanceType != in.Type {
@@ -126,7 +125,7 @@ func changeOf(in *simcloud.Instance, spec Spec, version string) simcloud.UpdateI
 	return change
 }
 
-// versionOf returns the kubelet version that was last requested, or "" if it is not known.
+// versionOf returns the last requested kubelet version, or "" if unknown.
 func versionOf(in *simcloud.Instance) string {
 	return cmp.Or(in.KubeletVersion, in.Tags[tagVersion])
 }
@@ -135,8 +134,8 @@ func describe(instanceType, image, version string) string {
 	return fmt.Sprintf("(type %q, image %q, kubelet %q)", instanceType, image, version)
 }
 
-// modeOf returns the strictest in-place mode that one of the requested changes requires. If a change is impossible,
-// rejection is the reason.
+// modeOf returns the strictest in-place mode of the requested changes. If a change is impossible, rejection is the
+// reason.
 func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 	change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
 	mode = simcloud.InPlaceLive
@@ -146,8 +145,8 @@ func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 		}
 	}
 	if change.KubeletVersion != "" {
-		// The cloud does not publish the in-place mode of kubelet changes, so assume a restart. The node is always drained
-		// first.
+		// The cloud does not publish the in-place mode of kubelet changes. Assume a restart: the node is drained first
+		// in any case.
 		stricter(simcloud.InPlaceRestart)
 	}
 	if change.Type != "" {

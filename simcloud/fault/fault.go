@@ -1,4 +1,4 @@
-// Package fault decides which calls to the simulated cloud fail, according to rules that its operator adds.
+// Package fault decides which calls to the simulated cloud fail, according to rules of its operator.
 package fault
 
 import (
@@ -16,50 +16,48 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// keyFault is the prefix of the journal's keys.
 const keyFault = "fault/"
 
-// Call is a call that may match rules.
+// Call is a call that rules can match.
 type Call struct {
 	Operation string
 	Account   string
-	// Instance is the instance that the call requests, or the existing instance that the call concerns. It is nil if there
-	// is none. For a list, it contains only the tags in the options.
+	// Instance is the requested or the existing instance of the call, or nil. For a list, it contains only the tags in
+	// the options.
 	Instance *simcloud.Instance
 }
 
 // Decision is the result of all matching rules.
 type Decision struct {
-	// Before and After are the latencies before and after the call's effect.
+	// Before and After are the latencies before and after the execution of the call.
 	Before, After time.Duration
-	// Fails is true if the caller does not get the answer of the call. If Drop is true, the connection is closed without
-	// an answer. Otherwise, the answer is Error.
+	// Fails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
+	// answer is Error.
 	Fails bool
-	// Effective is true if a failing call is carried out before it fails.
+	// Effective is true if a failing call is executed before it fails.
 	Effective bool
-	// Late is the delay after which a failing call is carried out. If Late is 0, the call is not carried out later.
+	// Late is the delay after which a failing call is executed, or 0 if it is not executed later.
 	Late  time.Duration
 	Drop  bool
 	Error *simcloud.Error
-	// Instance contains faults to add to the instance that the call creates.
+	// Instance contains faults for the instance that the call creates.
 	Instance []simcloud.InstanceFault
 }
 
-// Rules are the rules in force. They are safe for concurrent use.
+// Rules are the active rules. They are safe for concurrent use.
 type Rules struct {
 	journal *journal.Journal
 	mu      sync.Mutex
 	rules   []*rule // ordered by sequence
 }
 
-// rule is a rule as stored. Its counters are stored too, so that a rule such as "the third call fails" also works
-// across a restart.
+// rule is a stored rule. Its counters are stored too, so that "the third call fails" works across a restart.
 type rule struct {
 	simcloud.FaultRule
 	Sequence int `json:"sequence"`
 }
 
-// Load returns the rules that a previous process stored.
+// Load returns the rules stored by a previous process.
 func Load(j *journal.Journal) (*Rules, error) {
 	rs := &Rules{journal: j}
 	for key := range j.Keys() {
@@ -109,7 +107,6 @@ func (rs *Rules) Decide(c Call) (Decision, error) {
 	return d, nil
 }
 
-// add adds the effect of a rule to a decision.
 func (d *Decision) add(r *rule) {
 	e := r.Effect
 	d.Before += time.Duration(e.Latency)
@@ -128,7 +125,6 @@ func (d *Decision) add(r *rule) {
 	}
 }
 
-// acts reports whether a rule affects the call that has just been counted.
 func (r *rule) acts() bool {
 	if r.Matched <= r.Skip {
 		return false
@@ -136,8 +132,8 @@ func (r *rule) acts() bool {
 	return r.Probability == 0 || uniform(r.Seed, uint64(r.Matched)) < r.Probability
 }
 
-// uniform returns a number in [0, 1) that only depends on its arguments, so that a rule needs no random state to
-// continue after a restart. It is splitmix64.
+// uniform returns a number in [0, 1) that depends only on its arguments. So a rule continues after a restart without
+// saved random state. The algorithm is splitmix64.
 func uniform(seed, n uint64) float64 {
 	x := seed + n*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -195,7 +191,7 @@ func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
 	return &new, nil
 }
 
-// List returns the rules in force, in the order in which they apply.
+// List returns the active rules in the order in which they apply.
 func (rs *Rules) List() []simcloud.FaultRule {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -206,7 +202,7 @@ func (rs *Rules) List() []simcloud.FaultRule {
 	return all
 }
 
-// Remove removes the rule with an ID. If the ID is empty, all rules are removed.
+// Remove removes a rule. If the ID is empty, it removes all rules.
 func (rs *Rules) Remove(id string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -230,7 +226,6 @@ func (rs *Rules) Remove(id string) error {
 	return nil
 }
 
-// validate returns an error if a rule is not valid.
 func validate(r simcloud.FaultRule) error {
 	invalid := func(format string, args ...any) error {
 		return &simcloud.Error{Code: simcloud.CodeInvalidParameter, Message: fmt.Sprintf(format, args...)}

@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// testRules contains rules and the directory in which they are stored.
 type testRules struct {
 	t       *testing.T
 	dir     string
@@ -63,7 +62,7 @@ func (d *testRules) decide(c Call) Decision {
 	return decision
 }
 
-// run decides n calls. It returns an x for each call that fails, and a dot for each other call.
+// run returns an x for each failing call, and a dot for each other call.
 func (d *testRules) run(n int) string {
 	d.t.Helper()
 	var out strings.Builder

@@ -15,16 +15,15 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// These annotations of a Node contain a request to update its kubelet, and the result of this request.
+// These annotations of a Node contain the request for a kubelet update, and its result.
 const (
 	updateRequested = "machinist.dev/update-requested"
 	updateResult    = "machinist.dev/update-result"
 )
 
-// handleUpdateRequest simulates the agent in images that contain one. It installs the kubelet version that an
-// annotation of the Node requests, starts this kubelet, and writes the result to another annotation. If the Node
-// already contains a result, the request has been processed. The patch that writes the result fails if the request was
-// changed in the meantime.
+// handleUpdateRequest simulates the agent in images that have one. The agent installs the requested kubelet version,
+// restarts the kubelet, and writes the result to an annotation. A request with a result is done. If the request changes
+// meanwhile, the patch with the result fails.
 func (m *machine) handleUpdateRequest(ctx context.Context, node *corev1.Node) error {
 	version, asked := node.Annotations[updateRequested]
 	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {
@@ -57,7 +56,7 @@ func (m *machine) handleUpdateRequest(ctx context.Context, node *corev1.Node) er
 	return nil
 }
 
-// install changes the kubelet permanently and restarts it.
+// install changes the kubelet version permanently and restarts the kubelet.
 func (m *machine) install(node *corev1.Node, version string) error {
 	if why, fails := node.Annotations[simcloud.AnnotationUpdateFails]; fails {
 		return fmt.Errorf("%s", why)
@@ -77,7 +76,6 @@ func (m *machine) install(node *corev1.Node, version string) error {
 	return nil
 }
 
-// pointer returns the path of an annotation in a JSON patch.
 func pointer(annotation string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(annotation, "/", "~1")
 }

@@ -16,8 +16,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// TestAgentHandlesUpdateRequest checks that the agent installs the requested kubelet version permanently, and that
-// it only answers requests that have no answer yet.
+// TestAgentHandlesUpdateRequest also checks that the agent ignores requests with a result.
 func TestAgentHandlesUpdateRequest(t *testing.T) {
 	const requestKey = updateRequested
 	for name, test := range map[string]struct {

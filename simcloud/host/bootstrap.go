@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// Files that a machine reads.
+// These are the files that a machine reads.
 const (
 	pathKubeconfig    = "/etc/kubernetes/bootstrap-kubeconfig"
 	pathKubeletConfig = "/var/lib/kubelet/config.yaml"
@@ -32,10 +32,9 @@ const (
 	defaultStatusReport   = 5 * time.Minute
 )
 
-// bootstrap is the content of the user data.
 type bootstrap struct {
 	server     string // base URL of the API server
-	serverName string // if not empty, verified instead of the name in the URL
+	serverName string // overrides the name in the URL for the verification
 	caPEM      []byte
 	token      string
 
@@ -43,16 +42,15 @@ type bootstrap struct {
 	taints        []corev1.Taint
 	version       string
 	leaseDuration time.Duration
-	// statusCheck is the time between two comparisons of the Node with the machine. statusReport is the time between two
-	// heartbeats if nothing differs.
+	// statusCheck is the interval of comparing the Node with the machine. statusReport is the interval of heartbeats
+	// without a difference.
 	statusCheck  time.Duration
 	statusReport time.Duration
 	// serverTLS requests a serving certificate from the cluster.
 	serverTLS bool
 }
 
-// parseBootstrap parses the user data. It returns notes for the console, which explain which parts of the user data
-// were ignored.
+// parseBootstrap parses the user data. The notes explain which parts were ignored.
 func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 	f, notes, err := parseUserData(spec.UserData)
 	if err != nil {
@@ -96,7 +94,7 @@ func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 	return b, notes, nil
 }
 
-// namedCluster, namedUser and namedContext keep all fields of a kubeconfig: a field that would change how the machine
+// namedCluster, namedUser and namedContext have all fields of a kubeconfig. A field that changes how the machine
 // connects must be refused, not ignored.
 type namedCluster struct {
 	Name    string         `json:"name"`
@@ -116,8 +114,8 @@ type namedContext struct {
 	} `json:"context"`
 }
 
-// readKubeconfig reads the kubeconfig with the bootstrap token. It refuses commands, files and other sources of
-// credentials: the author of user data must not be able to make the process run or read anything.
+// readKubeconfig reads the kubeconfig with the bootstrap token. It refuses commands and files: user data must not make
+// the process run or read anything.
 func (b *bootstrap) readKubeconfig(data []byte) error {
 	var config struct {
 		Kind           string         `json:"kind"`
@@ -207,7 +205,7 @@ func (b *bootstrap) readUser(user map[string]any) error {
 		}
 		b.token, _ = value.(string)
 	}
-	// net/http would refuse a token with a line break forever, with a message that does not explain it.
+	// net/http would refuse such a token on every call, with an unhelpful message.
 	if !tokenFormat.MatchString(b.token) {
 		return errors.New("the token is missing, or contains characters that are not allowed")
 	}
@@ -216,7 +214,7 @@ func (b *bootstrap) readUser(user map[string]any) error {
 
 var tokenFormat = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
-// readKubeletConfig reads the fields of a KubeletConfiguration whose effect is visible from outside the machine.
+// readKubeletConfig reads the fields of a KubeletConfiguration that are visible from outside the machine.
 func (b *bootstrap) readKubeletConfig(data []byte) error {
 	var config struct {
 		APIVersion                string         `json:"apiVersion"`
@@ -249,7 +247,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 		return err
 	}
 	if check > 0 {
-		// If only nodeStatusUpdateFrequency is set, a kubelet uses the same value for its reports.
+		// Without nodeStatusReportFrequency, a kubelet uses nodeStatusUpdateFrequency for its reports.
 		b.statusCheck, b.statusReport = check, check
 	}
 	if report > 0 {
@@ -258,7 +256,6 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 	return nil
 }
 
-// frequency parses a duration. If the text is empty, frequency returns 0.
 func frequency(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -273,7 +270,7 @@ func frequency(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readExtraArgs reads the node labels in the flags of the kubelet, and returns the other flags.
+// readExtraArgs reads the node labels in the kubelet flags, and returns the other flags.
 func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 	fields := strings.Fields(args)
 	for i := 0; i < len(fields); i++ {

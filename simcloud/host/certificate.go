@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Types of PEM blocks that the machine saves and sends.
 const (
 	pemKey         = "EC PRIVATE KEY"
 	pemRequest     = "CERTIFICATE REQUEST"
@@ -31,8 +30,7 @@ const (
 // certificatePatience is how long a kubelet waits for a certificate before it creates another request.
 const certificatePatience = 15 * time.Minute
 
-// authenticate connects to the cluster with the node certificate on the machine's disk. If the disk has no valid
-// certificate, the machine requests a new one.
+// authenticate connects with the node certificate on the disk, or requests a new one.
 func (m *machine) authenticate(ctx context.Context) error {
 	certificate, err := m.disk.certificate(m.clock.Now())
 	if err != nil {
@@ -53,7 +51,7 @@ func (m *machine) authenticate(ctx context.Context) error {
 	return err
 }
 
-// certificate returns the certificate of the node, or an error if the disk has no valid one.
+// certificate returns the node certificate, or an error if the disk has no valid one.
 func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	if len(d.CertificatePEM) == 0 {
 		return nil, errors.New("there is no certificate")
@@ -68,8 +66,7 @@ func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	return &certificate, nil
 }
 
-// save saves the content of the disk. If the content has no kubelet version, save keeps the version that an agent has
-// installed.
+// save saves the disk. Without a kubelet version, it keeps the version that an agent installed.
 func (m *machine) save(d Disk) error {
 	if d.KubeletVersion == "" {
 		d.KubeletVersion = m.disk.KubeletVersion
@@ -81,10 +78,10 @@ func (m *machine) save(d Disk) error {
 	return nil
 }
 
-// requestCertificate requests the node certificate with the bootstrap token, and waits until it is approved.
+// requestCertificate requests the node certificate with the bootstrap token and waits for the approval.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	// A kubelet does not save the key before it has the certificate. If the kubelet is interrupted before that, it uses a
-	// new key for the next request.
+	// A kubelet saves the key together with the certificate. If it is interrupted before that, its next request has a
+	// new key.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("generate a private key: %w", err)
@@ -115,8 +112,7 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	return m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), CertificatePEM: certificate})
 }
 
-// postRequest creates a request for a key. The API server generates the name of the request, as it does for real
-// kubelets.
+// postRequest creates a certificate request. The API server generates its name, as for real kubelets.
 func (m *machine) postRequest(ctx context.Context, conn *connection,
 	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
@@ -174,8 +170,7 @@ func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
 	}
 }
 
-// issuedCertificate returns the certificate of an approved request. If the certificate does not exist yet, the result
-// is nil.
+// issuedCertificate returns the certificate of an approved request, or nil if not issued yet.
 func issuedCertificate(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&

@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// setCloudFields sets those fields of the Node that are set by a cloud controller manager and not by kubelets: the
-// provider ID, if it is empty, and the labels of instance type, region and zone. It uses the credentials of the
-// kubelet, which may write these fields.
+// setCloudFields acts as a cloud controller manager: it sets the provider ID, if empty, and the labels for instance
+// type, region and zone. The credentials of the kubelet allow this.
 func (m *machine) setCloudFields(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -40,7 +39,6 @@ func (m *machine) setCloudFields(ctx context.Context) error {
 	return nil
 }
 
-// withCloudFields returns the Node with the fields that the cloud knows.
 func (m *machine) withCloudFields(node *corev1.Node) *corev1.Node {
 	next := node.DeepCopy()
 	if next.Spec.ProviderID == "" {

@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// callTimeout limits a call that is not a watch.
+	// callTimeout applies to calls other than watches.
 	callTimeout = 30 * time.Second
-	// pingAfter is how long a connection may be silent before it is tested. pingTimeout is how long the test waits for an
-	// answer.
+	// pingAfter is the silence after which a connection is tested. pingTimeout limits the test.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 	headerTable = 256
 )
 
-// connection is a machine's connection to its API server with one identity. Each identity has its own HTTP/2
-// connection, because the TLS connection authenticates it.
+// connection is a connection to the API server with one identity. Each identity has its own HTTP/2 connection, because
+// TLS authenticates it.
 type connection struct {
 	core         *coreclient.CoreV1Client
 	coordination *coordinationclient.CoordinationV1Client
@@ -44,7 +43,7 @@ type connection struct {
 	closed    bool
 }
 
-// connect prepares a connection with a certificate or, if it is nil, with the bootstrap token. It sends nothing yet.
+// connect prepares a connection with a certificate or, without one, with the bootstrap token. Nothing is sent yet.
 func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (*connection, error) {
 	c := &connection{open: map[net.Conn]bool{}}
 	c.transport = &http.Transport{
@@ -55,7 +54,7 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: b.serverName},
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			// The machine makes only a few calls per minute, so it does not need larger tables.
+			// A machine makes only a few calls per minute, so small tables are enough.
 			MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
 		},
 	}
@@ -95,8 +94,7 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 	return c, nil
 }
 
-// dial opens a tracked connection. The connections are tracked, so that a machine that is switched off can close them
-// immediately, before net/http notices.
+// dial tracks the connection, so that switching off the machine can close it before net/http notices.
 func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
@@ -113,7 +111,7 @@ func (c *connection) dial(ctx context.Context, network, address string) (net.Con
 	return tracked, nil
 }
 
-// trackedConn removes itself from its owner when it is closed.
+// trackedConn removes itself from its owner when closed.
 type trackedConn struct {
 	net.Conn
 	owner *connection
@@ -126,7 +124,6 @@ func (t *trackedConn) Close() error {
 	return t.Conn.Close()
 }
 
-// close closes all open connections.
 func (c *connection) close() {
 	c.mu.Lock()
 	c.closed = true

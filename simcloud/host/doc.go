@@ -1,11 +1,11 @@
-// Package host simulates the machine inside an instance of the simulated cloud. It does what cloud-init and a kubelet
-// do on a real machine, as seen from the network.
+// Package host simulates the machine inside an instance of the simulated cloud. From the network, it looks like a real
+// machine with cloud-init and a kubelet.
 //
-// A machine reads its user data and requests a node certificate from the cluster with the bootstrap token in the user
-// data. Then it registers its Node, keeps its Lease and status up to date, and simulates the pods bound to it. It has
-// no other information and no other credentials. Its console shows what fails.
+// A machine reads its user data and requests a node certificate with the bootstrap token. Then the machine registers
+// its Node, keeps its Lease and status up to date, and simulates the pods bound to it. The user data is its only source
+// of information and credentials. Its console shows errors.
 //
-// User data is a cloud-config, of which only write_files has an effect. The machine reads these files:
+// User data is a cloud-config. Only write_files has an effect. The machine reads these files:
 //
 //   - /etc/kubernetes/bootstrap-kubeconfig: the API server, its CA and the bootstrap token, all inline. Without this
 //     file, the machine never joins.
@@ -19,9 +19,8 @@
 //
 // Annotations that package simcloud defines control the simulation of pods.
 //
-// docs/simulated-cloud.md lists in what respects a machine behaves as a kubelet does, and in what respects it differs.
-// A short time after the registration, the machine also sets those fields of the Node that a cloud controller manager
-// would set.
+// docs/simulated-cloud.md lists the differences from a real kubelet. Shortly after the registration, the machine also
+// sets the fields that a cloud controller manager would set.
 //
-// A machine needs a few goroutines and one connection. It only keeps the part of a pod that the simulation needs.
+// A machine needs a few goroutines and one connection. Of each pod, it keeps only what the simulation needs.
 package host

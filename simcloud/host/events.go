@@ -8,13 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxEvents is the maximum number of events that wait to be sent. Like a kubelet, the machine drops further events.
+// maxEvents limits the queue of unsent events. Like a kubelet, the machine drops further events.
 const maxEvents = 100
 
-// kubelet is the source of events.
 const kubelet = "kubelet"
 
-// record sends an event, unless the settings of the cloud omit events. It never waits.
+// record queues an event without blocking, unless the settings omit events.
 func (m *machine) record(about corev1.ObjectReference, kind, reason, message string) {
 	if m.spec.Settings.OmitEvents {
 		return
@@ -38,12 +37,10 @@ func (m *machine) record(about corev1.ObjectReference, kind, reason, message str
 	}
 }
 
-// nodeEvent sends an event about the Node.
 func (m *machine) nodeEvent(kind, reason, message string) {
 	m.record(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: m.spec.Hostname}, kind, reason, message)
 }
 
-// registrationEvents sends the events that follow the start of a kubelet.
 func (m *machine) registrationEvents() {
 	for _, reason := range []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"} {
 		m.nodeEvent(corev1.EventTypeNormal, reason, "Node "+m.spec.Hostname+" status is now: "+reason)
@@ -51,7 +48,7 @@ func (m *machine) registrationEvents() {
 	m.nodeEvent(corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
 }
 
-// sendEvents sends events until the machine is switched off. An event that the API server does not accept is lost.
+// sendEvents sends events until the machine is switched off. An event that the API server rejects is lost.
 func (m *machine) sendEvents(ctx context.Context) {
 	for {
 		select {
@@ -65,10 +62,9 @@ func (m *machine) sendEvents(ctx context.Context) {
 	}
 }
 
-// pulled is the reason of the events that report that the image of a container is on the machine.
 const pulled = "Pulled"
 
-// podEvent is an event about one container of a pod, or about the pod if container is empty.
+// podEvent is an event about one container or, if container is empty, about the pod.
 type podEvent struct {
 	container, kind, reason, message string
 }

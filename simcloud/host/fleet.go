@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Fleet is the set of all machines of a process.
+// Fleet contains all machines of a process.
 type Fleet struct {
 	clock clock.Clock
 	roots roots
@@ -22,14 +22,14 @@ type Fleet struct {
 	group   sync.WaitGroup
 }
 
-// NewFleet returns an empty fleet. The machines and the cluster must use the same clock. Therefore, only tests can use
-// a clock other than the real one.
+// NewFleet returns an empty fleet. The machines and the cluster must use the same clock, so only tests can use a fake
+// one.
 func NewFleet(c clock.Clock) *Fleet {
 	return &Fleet{clock: c, running: map[string]context.CancelFunc{},
 		roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
 }
 
-// Start switches a machine on and returns at once.
+// Start switches a machine on without waiting.
 func (f *Fleet) Start(spec Spec, reporter Reporter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *Fleet) Start(spec Spec, reporter Reporter) {
 	})
 }
 
-// Stop switches a machine off and returns at once.
+// Stop switches a machine off without waiting.
 func (f *Fleet) Stop(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,8 +70,8 @@ func (f *Fleet) Close() {
 	f.group.Wait()
 }
 
-// roots caches the certificate authorities of clusters, so that all machines of a cluster share them. An entry is
-// dropped when no machine uses it any more.
+// roots caches the certificate authorities of clusters. All machines of a cluster share an entry, which is dropped
+// after its last use.
 type roots struct {
 	mu    sync.Mutex
 	pools map[[sha256.Size]byte]weak.Pointer[x509.CertPool]
@@ -90,7 +90,7 @@ func (r *roots) pool(pem []byte) *x509.CertPool {
 		}
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem) // readCluster has checked that it contains a certificate.
+	pool.AppendCertsFromPEM(pem) // readCluster has checked the certificate.
 	r.pools[key] = weak.Make(pool)
 	return pool
 }

@@ -16,24 +16,23 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// renewShare: a Lease is renewed after this fraction of its duration.
+// renewShare is the divisor of the Lease duration that gives the renewal interval.
 const renewShare = 4
 
-// heartbeatState is the state of the loop in heartbeat.
 type heartbeatState struct {
 	lease         *coordinationv1.Lease // as the server last returned it
 	nextRenewal   time.Time
 	nextCheck     time.Time // of the Node
 	cloudFieldsAt time.Time // when the cloud controller acts; zero after that
 	reported      time.Time // last heartbeat in the Node's status
-	lastError     string    // error of the last attempt, as printed
+	lastError     string    // last printed error
 	backoff       wait.Backoff
 }
 
-// heartbeat renews the Lease and updates the Node until the machine is switched off. If an attempt fails with another
-// error than the previous attempt, heartbeat prints the error, because no other component reports it.
+// heartbeat renews the Lease and updates the Node until the machine is switched off. It prints an error unless the
+// previous attempt failed in the same way, because no other component reports errors.
 func (m *machine) heartbeat(ctx context.Context) {
-	// A Node is not Ready when it registers. As soon as the machine is ready, the Node is updated.
+	// A Node registers as not Ready. It is updated as soon as the machine is ready.
 	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
 	m.schedule(p)
 	for ctx.Err() == nil {
@@ -61,7 +60,7 @@ func (m *machine) heartbeat(ctx context.Context) {
 				return
 			}
 			m.schedule(p)
-			// Wait a second, because the error may be about another missing object. Without the wait, this would be a busy loop.
+			// The error may be about another missing object. Wait to avoid a busy loop.
 			next = now.Add(time.Second)
 		default:
 			if trouble := "heartbeat: " + explain(err); trouble != p.lastError {
@@ -78,9 +77,8 @@ func (m *machine) heartbeat(ctx context.Context) {
 	}
 }
 
-// schedule plans the next actions after the Node was registered. A real kubelet makes its first attempt to renew the
-// Lease before it has registered its Node, so this attempt fails. Therefore, a new Node has a Lease only after the next
-// attempt, one interval later.
+// schedule plans the first actions after the registration. A real kubelet tries to renew the Lease before its Node
+// exists, which fails. So the Lease of a new Node appears one interval later.
 func (m *machine) schedule(p *heartbeatState) {
 	p.nextRenewal = m.registered
 	if m.created {
@@ -92,12 +90,12 @@ func (m *machine) schedule(p *heartbeatState) {
 	}
 }
 
-// interval returns the time between two renewals of the Lease. The jitter spreads the load of machines.
+// interval adds jitter to the renewal interval to spread the load.
 func (m *machine) interval() time.Duration {
 	return wait.Jitter(m.boot.leaseDuration/renewShare, 0.04)
 }
 
-// heartbeatOnce does what is due.
+// heartbeatOnce performs the due actions.
 func (m *machine) heartbeatOnce(ctx context.Context, p *heartbeatState) error {
 	if now := m.clock.Now(); !now.Before(p.nextRenewal) {
 		if err := m.renew(ctx, p); err != nil {
@@ -120,7 +118,7 @@ func (m *machine) heartbeatOnce(ctx context.Context, p *heartbeatState) error {
 	return nil
 }
 
-// check compares the Node with the state of the machine, and updates the Node if necessary.
+// check compares the Node with the machine and updates the Node if necessary.
 func (m *machine) check(ctx context.Context, p *heartbeatState, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
 	node, err := m.syncNode(ctx, false, report)
@@ -137,14 +135,14 @@ func (m *machine) check(ctx context.Context, p *heartbeatState, now time.Time) e
 	return nil
 }
 
-// renew renews the Lease, or creates it if it is missing. If the Node does not exist, renew returns NotFound and
-// creates no Lease, like a kubelet.
+// renew renews or creates the Lease. If the Node does not exist, it returns NotFound and creates no Lease, like a
+// kubelet.
 func (m *machine) renew(ctx context.Context, p *heartbeatState) error {
 	ctx, cancel := context.WithTimeout(ctx, m.boot.leaseDuration/2)
 	defer cancel()
 	err := m.tryRenew(ctx, p)
 	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && p.lease != nil) {
-		// Another client has changed or deleted the Lease, so the cached Lease is outdated.
+		// Another client has changed or deleted the Lease.
 		p.lease = nil
 		err = m.tryRenew(ctx, p)
 	}
@@ -179,7 +177,6 @@ func (m *machine) tryRenew(ctx context.Context, p *heartbeatState) error {
 	return err
 }
 
-// makeLease creates the Lease and sets the Node as its owner.
 func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordinationv1.Lease, error) {
 	uid, err := m.liveNode(ctx)
 	if err != nil {
@@ -198,8 +195,8 @@ func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordin
 	}, metav1.CreateOptions{})
 }
 
-// liveNode returns the UID of the machine's current Node. It uses the UID from the registration only once, because the
-// Node may be deleted and created again later.
+// liveNode returns the UID of the current Node. The UID from the registration is used only once, because the Node may
+// be created again later.
 func (m *machine) liveNode(ctx context.Context) (types.UID, error) {
 	m.mu.Lock()
 	uid := m.nodeUID

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The values in these tests were measured on a kubelet of v1.36.
+// The expected values were measured with a v1.36 kubelet.
 
 func TestBackoffs(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -37,8 +37,8 @@ func TestBackoffs(t *testing.T) {
 	}
 }
 
-// TestLeaseOfNewNodeComesLater checks that a new Node has no Lease until the kubelet renews it for the second time.
-// The kubelet renews an existing Lease immediately.
+// TestLeaseOfNewNodeComesLater checks that the Lease of a new Node appears at the second renewal. A kubelet renews an
+// existing Lease immediately.
 func TestLeaseOfNewNodeComesLater(t *testing.T) {
 	m := &machine{boot: &bootstrap{leaseDuration: 40 * time.Second}, registered: dawn, created: true}
 	p := &heartbeatState{}
@@ -101,13 +101,11 @@ func TestNodeStatusListsImages(t *testing.T) {
 	}
 }
 
-// machineWithEvents returns a machine that queues its events and never sends them.
 func machineWithEvents(s simcloud.HostSettings) *machine {
 	return &machine{spec: Spec{Hostname: "h", Settings: s}, clock: clock.RealClock{},
 		events: make(chan *corev1.Event, maxEvents)}
 }
 
-// drainEvents removes the queued events and returns their objects and reasons.
 func (m *machine) drainEvents() string {
 	var all []string
 	for len(m.events) > 0 {
@@ -171,8 +169,7 @@ func TestFullEventQueueDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestPodConditionTransitionTimes checks that the machine reports the sandbox before the containers run. The report
-// must not change the transition time of the condition Ready.
+// TestPodConditionTransitionTimes checks that the report of the sandbox does not change the transition time of Ready.
 func TestPodConditionTransitionTimes(t *testing.T) {
 	p, _ := newPod(boundPod(corev1.RestartPolicyAlways), dawn, settings)
 	at := func(kind corev1.PodConditionType) string {

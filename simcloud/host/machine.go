@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// machine is a machine that is switched on.
 type machine struct {
 	spec     Spec
 	reporter Reporter
@@ -27,10 +26,11 @@ type machine struct {
 
 	boot *bootstrap
 	disk Disk
-	conn *connection // as the node, after it has a certificate
-	// registered is when the Node was last registered, or when the kubelet was last restarted.
+	conn *connection // set when the node has its certificate
+	// registered is the time of the last registration of the Node or restart of the kubelet.
 	registered time.Time
-	// registrationDone is true if the kubelet has registered and updates its status. The Node cannot be Ready before that.
+	// registrationDone is true once the kubelet has registered and updates its status. The Node cannot be Ready
+	// earlier.
 	registrationDone bool
 	// created is true if the last registration created the Node.
 	created bool
@@ -39,14 +39,12 @@ type machine struct {
 	events   chan *corev1.Event
 	serial   atomic.Int64 // number of events
 
-	mu sync.Mutex
-	// images are the images on the machine.
+	mu      sync.Mutex
 	images  map[string]bool
 	status  simcloud.HostStatus
 	nodeUID types.UID
 }
 
-// run simulates the machine until it is switched off.
 func (m *machine) run(ctx context.Context) {
 	boot, notes, err := parseBootstrap(m.spec)
 	for _, note := range notes {
@@ -57,7 +55,7 @@ func (m *machine) run(ctx context.Context) {
 		m.report(simcloud.HostIdle, fmt.Sprintf("no cluster to join: %v", err))
 		return
 	}
-	m.boot, m.spec.UserData = boot, nil // The user data may be long and is not needed any more.
+	m.boot, m.spec.UserData = boot, nil // The user data may be long and is no longer needed.
 	m.printf("kubelet: version %s, node %s, API server %s", boot.version, m.spec.Hostname, boot.server)
 
 	if !m.retry(ctx, "get the node certificate", certificateBackoff(), m.authenticate) {
@@ -80,8 +78,7 @@ func (m *machine) run(ctx context.Context) {
 	}
 }
 
-// retry calls try repeatedly until it succeeds. It prints each error. If the machine is switched off first, retry
-// returns false.
+// retry repeats try until it succeeds, and prints each error. It returns false if the machine is switched off first.
 func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	try func(context.Context) error) bool {
 	for ctx.Err() == nil {
@@ -100,14 +97,14 @@ func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	return false
 }
 
-// newBackoff returns delays from half a second to half a minute. If many machines have lost the connection to the same
-// server, the jitter distributes their attempts.
+// newBackoff returns delays from half a second to half a minute. The jitter spreads the attempts of machines that lost
+// the same server.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 30 * time.Second}
 }
 
-// certificateBackoff returns the delays between a kubelet's requests for a certificate: 2, 4, 8 and 16 seconds, then 32
-// seconds each.
+// certificateBackoff returns the delays between a kubelet's certificate requests: 2, 4, 8 and 16 seconds, then always
+// 32 seconds.
 func certificateBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 20, Cap: 32 * time.Second}
 }
@@ -117,7 +114,7 @@ func registrationBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 1 << 20, Cap: 7 * time.Second}
 }
 
-// pause waits for d, or until the machine is switched off.
+// pause ends early if the machine is switched off.
 func (m *machine) pause(ctx context.Context, d time.Duration) {
 	timer := m.clock.NewTimer(d)
 	defer timer.Stop()
@@ -131,7 +128,6 @@ func (m *machine) printf(format string, args ...any) {
 	m.reporter.Print(fmt.Sprintf(format, args...))
 }
 
-// report passes a status of the machine to its reporter, unless the status is unchanged.
 func (m *machine) report(phase simcloud.HostPhase, message string) {
 	status := simcloud.HostStatus{Phase: phase, Message: message}
 	m.mu.Lock()
@@ -143,7 +139,7 @@ func (m *machine) report(phase simcloud.HostPhase, message string) {
 	}
 }
 
-// explain formats an error. The text contains the HTTP status code of the API server, because users search for it.
+// explain formats an error with the HTTP status code, because users search for it.
 func explain(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 		s := status.Status()

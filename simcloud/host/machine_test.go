@@ -25,7 +25,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// fakeReporter records what a machine reports.
 type fakeReporter struct {
 	mu      sync.Mutex
 	lines   []string
@@ -61,7 +60,6 @@ func (s *fakeReporter) text() string {
 	return strings.Join(s.lines, "\n")
 }
 
-// waitFor waits until the machine has printed text.
 func (s *fakeReporter) waitFor(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -76,7 +74,6 @@ func (s *fakeReporter) waitFor(t *testing.T, text string) {
 	}
 }
 
-// specFor returns a machine whose user data refers to server.
 func specFor(server *httptest.Server) Spec {
 	config := strings.ReplaceAll(kubeconfig("", ""), "https://127.0.0.1:6443", server.URL)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -97,7 +94,6 @@ func specFor(server *httptest.Server) Spec {
 	}
 }
 
-// powerOn starts a machine and stops it at the end of the test.
 func powerOn(t *testing.T, spec Spec, s *fakeReporter) *Fleet {
 	t.Helper()
 	fleet := NewFleet(clock.RealClock{})
@@ -110,7 +106,7 @@ func TestStopClosesConnections(t *testing.T) {
 	arrived, closed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server misses the end of the connection
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server misses the end of the connection
 		once.Do(func() { close(arrived) })
 		<-r.Context().Done()
 		close(closed)
@@ -124,8 +120,7 @@ func TestStopClosesConnections(t *testing.T) {
 	<-closed
 }
 
-// TestRedirectsAreNotFollowed checks that the token only goes to the server in the user data, not to another server to
-// which the first server redirects.
+// TestRedirectsAreNotFollowed checks that the token never reaches another server than the one in the user data.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("redirected, with Authorization %q", r.Header.Get("Authorization"))
@@ -164,13 +159,13 @@ func TestInvalidServerResponses(t *testing.T) {
 	}
 }
 
-// TestRestartSendsNewCertificateRequest checks a kubelet that is stopped before it has a certificate. After the
-// restart, it must send a new request with a new key.
+// TestRestartSendsNewCertificateRequest stops a kubelet that has no certificate yet. After the restart, it must send a
+// request with a new key.
 func TestRestartSendsNewCertificateRequest(t *testing.T) {
 	requests := make(chan *certificatesv1.CertificateSigningRequest, 2)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			<-r.Context().Done() // the request is never approved
+			<-r.Context().Done()
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -282,7 +277,7 @@ func TestRegistrationKeepsForeignFields(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	// The node labels in the user data apply only if the machine creates the Node.
+	// Node labels in the user data apply only when the machine creates the Node.
 	if got.Labels["others"] != "1" || got.Labels["pool"] != "" || got.Labels[corev1.LabelOSStable] != "linux" ||
 		got.Labels[corev1.LabelInstanceTypeStable] != "gpu" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||

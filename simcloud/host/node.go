@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// register creates the machine's Node. If a Node with the same name exists, register updates its labels and its status,
-// and keeps all other fields, like a kubelet.
+// register creates the Node. Like a kubelet, it updates the labels and the status of an existing Node and keeps all
+// other fields.
 func (m *machine) register(ctx context.Context) error {
 	now := m.clock.Now()
 	m.registered, m.registrationDone = now, false
@@ -68,14 +68,14 @@ func (m *machine) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode updates the labels and the status of the existing Node. If report is true, syncNode also updates the
-// heartbeat. If registers is true, syncNode also updates fields that a kubelet sets only at registration.
+// syncNode updates the labels and the status of the existing Node. With report, it also updates the heartbeat. With
+// registers, it also updates fields that a kubelet sets only at registration.
 func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	o := metav1.GetOptions{}
 	if !report {
-		o.ResourceVersion = "0" // The cache of the server is enough for a check.
+		o.ResourceVersion = "0" // A check may use the cache of the server.
 	}
 	node, err := m.conn.core.Nodes().Get(ctx, m.spec.Hostname, o)
 	if err != nil {
@@ -91,8 +91,7 @@ func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1
 		return nil, err
 	}
 	wasReady := isReady(node)
-	// Update the labels through the status endpoint, too. The endpoint accepts labels, and a kubelet needs access to it
-	// anyway.
+	// The status endpoint also accepts labels, and a kubelet needs access to it anyway.
 	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
@@ -113,14 +112,14 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// ownLabels are the labels that a kubelet also sets if its Node already exists at registration. It sets the first two
-// whenever it updates the status. It sets other labels only when it creates a Node.
+// ownLabels are the labels that a kubelet also sets on an existing Node. The first two are set at every status update.
+// All other labels are set only at the creation.
 var ownLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, labelBetaOS, labelBetaArch,
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
 
-// updatedNode returns a copy of an existing Node with the labels and the status of a fresh Node. If a condition has not
-// changed, its heartbeat is updated only if report is true.
+// updatedNode returns an existing Node with the labels and the status of a fresh one. Unchanged conditions get a new
+// heartbeat only with report.
 func updatedNode(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
 	next := existing.DeepCopy()
 	if next.Labels == nil {
@@ -148,8 +147,8 @@ func updatedNode(existing, fresh *corev1.Node, registers, report bool) *corev1.N
 	return next
 }
 
-// withExtended adds the extended resources that other clients set on a Node. A device that the machine no longer has
-// gets the quantity 0.
+// withExtended keeps the extended resources that other clients set. A device that the machine no longer has gets the
+// quantity 0.
 func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range existing {
 		if _, mine := own[name]; mine || !strings.Contains(string(name), "/") {
@@ -162,11 +161,11 @@ func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 	return own
 }
 
-// migratedPlugins are the volume plugins of a kubelet of v1.36 that CSI drivers serve.
+// migratedPlugins are the in-tree volume plugins that CSI drivers replace in a v1.36 kubelet.
 const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
 	"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// makeCSINode creates the object for the Node's CSI drivers. A kubelet does not become ready without this object.
+// makeCSINode creates the CSINode. A kubelet does not become ready without it.
 func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 	_, err := m.conn.storage.CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{
@@ -180,7 +179,6 @@ func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// difference returns the patch from one Node to another.
 func difference(node, next *corev1.Node) ([]byte, error) {
 	var data [2][]byte
 	for i, n := range []*corev1.Node{node, next} {
@@ -196,7 +194,7 @@ func difference(node, next *corev1.Node) ([]byte, error) {
 	return patch, nil
 }
 
-// setCondition replaces a condition. If the status does not change, the transition time stays.
+// setCondition replaces a condition. The transition time stays if the status does not change.
 func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, report bool) {
 	for i, old := range status.Conditions {
 		if old.Type != condition.Type {

@@ -18,22 +18,22 @@ import (
 const (
 	maxPods     = 110
 	resourceGPU = corev1.ResourceName("nvidia.com/gpu")
-	// evictionMemoryMiB and evictionStoragePercent are what kubelets reserve by default.
+	// evictionMemoryMiB and evictionStoragePercent are the default reservations of kubelets.
 	evictionMemoryMiB      = 100
 	evictionStoragePercent = 10
 	kubeletPort            = 10250
 
 	labelBetaOS, labelBetaArch = "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
-	// annotationAttach is true if the controller attaches volumes, not the kubelet.
+	// annotationAttach means that a controller attaches volumes instead of the kubelet.
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
-// ready reports whether the Node is Ready. It returns false during the registration.
+// ready reports whether the Node is Ready. It is false during the registration.
 func (m *machine) ready(now time.Time) bool {
 	return m.registrationDone && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }
 
-// node returns the Node that the machine creates when it registers.
+// node returns the Node that the machine registers.
 func (m *machine) node(now time.Time) *corev1.Node {
 	s, t := m.spec, m.spec.Type
 	capacity := corev1.ResourceList{
@@ -108,27 +108,27 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	return node
 }
 
-// uuidOf returns a text in the format of a UUID. It always returns the same text for the same argument.
+// uuidOf derives a text in the format of a UUID from its argument.
 func uuidOf(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	h := hex.EncodeToString(sum[:16])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// handler returns a runtime handler that has the same features as containerd with runc.
+// handler returns a runtime handler with the features of containerd with runc.
 func handler(name string) corev1.NodeRuntimeHandler {
 	return corev1.NodeRuntimeHandler{Name: name, Features: &corev1.NodeRuntimeHandlerFeatures{
 		RecursiveReadOnlyMounts: ptr.To(true), UserNamespaces: ptr.To(false),
 	}}
 }
 
-// Kubelets report at most maxImages images. All images have the same size.
+// Kubelets report at most maxImages images. All simulated images have the same size.
 const (
 	maxImages  = 50
 	imageBytes = 10 << 20
 )
 
-// pull adds an image to the machine, and reports whether the image was missing.
+// pull adds an image and reports whether it was missing.
 func (m *machine) pull(image string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +142,6 @@ func (m *machine) pull(image string) bool {
 	return true
 }
 
-// imagesNow returns the images on the machine in the format of the Node's status.
 func (m *machine) imagesNow() []corev1.ContainerImage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,18 +12,17 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Delays of restarts, as in kubelets.
+// Restarts are delayed as in kubelets.
 const (
 	restartBackoff    = 10 * time.Second
 	maxRestartBackoff = 5 * time.Minute
 	// exitNotice is how long a kubelet reports exited containers before it restarts them or ends the pod.
 	exitNotice = 500 * time.Millisecond
-	// podSync is the interval at which a kubelet checks a pod with exited containers again. Only after this time does it
-	// report that the pod waits for a restart.
+	// podSync is the interval at which a kubelet checks a pod with exited containers. Only then does it report that the
+	// pod waits for a restart.
 	podSync = 10 * time.Second
 )
 
-// stage is a stage in the life of a simulated pod.
 type stage int
 
 const (
@@ -31,16 +30,15 @@ const (
 	prepared              // the sandbox exists, and the containers are being created
 	running               // the containers run, but are not ready
 	ready
-	exited    // the containers exited a moment ago
+	exited    // the containers have just exited
 	backoff   // the containers exited and will be restarted
 	succeeded // the containers exited and will not be restarted
 	failed
 
-	// stopped means that the pod was deleted. This stage can follow any other stage.
+	// stopped means that the pod was deleted. It can follow any other stage.
 	stopped
 )
 
-// forever is an infinite duration.
 const forever = time.Duration(math.MaxInt64)
 
 // script contains the durations in a pod's annotations. Negative durations are not set.
@@ -48,7 +46,7 @@ type script struct {
 	readyAfter, stopAfter, crashAfter, completeAfter time.Duration
 }
 
-// pod is the state of a pod in its simulation, without a client or a clock.
+// pod is the state of a simulated pod, without a client or a clock.
 type pod struct {
 	namespace, name string
 	uid             types.UID
@@ -72,38 +70,38 @@ type pod struct {
 	stoppingAt    time.Time // when the machine learned of the deletion
 	restarts      int32
 	ip            string
-	// addressChanged is true if the API server knows a previous address of the pod.
+	// addressChanged is true if the API server knows an earlier address of the pod.
 	addressChanged bool
 	// neverRan is true if the pod was deleted before its containers ran.
 	neverRan bool
-	// interrupted is true if the machine was switched off while the containers were running. rebooted is true until the
-	// containers are started again after that.
+	// interrupted is true if the machine was switched off while the containers ran. rebooted is true from then until
+	// the containers start again.
 	interrupted, rebooted bool
-	// pendingEvents contains the events that have not been sent yet.
+	// pendingEvents contains unsent events.
 	pendingEvents []podEvent
 
 	// reported is true if the API server knows the stage.
 	reported bool
-	// terminated is true if the containers were stopped because of the deletion of the pod, so that the machine can delete
-	// the pod. deleted is true after the machine has deleted the pod.
+	// terminated is true if the containers were stopped because the pod is being deleted. deleted is true after the
+	// machine has deleted the pod.
 	terminated, deleted bool
-	// retryAt is when a failed call is retried.
+	// retryAt is when to retry a failed call.
 	retryAt time.Time
 }
 
 type container struct{ name, image string }
 
-// exit describes how the last run of the containers ended.
+// exit describes how the containers ended.
 type exit struct {
 	at     time.Time
 	code   int32
 	reason string
 }
 
-// update processes a change that another client has made to the pod.
+// update applies a change of the pod by another client.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
 	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
-		p.reported = false // A kubelet acknowledges every change, also a deletion.
+		p.reported = false // A kubelet acknowledges every change, including deletion.
 	}
 	p.generation = from.Generation
 	p.script, complaint = scriptOf(from.Annotations, s)
@@ -119,7 +117,7 @@ func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (
 	return complaint
 }
 
-// newPod begins the simulation of a pod, or continues it from the status of the pod.
+// newPod starts the simulation of a pod, or continues it from the status of the pod.
 func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, error) {
 	p := &pod{
 		namespace: from.Namespace, name: from.Name, uid: from.UID,
@@ -133,7 +131,7 @@ func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, err
 	return p, p.update(from, now, s)
 }
 
-// resume restores the simulation from the pod's status after a restart of the process.
+// resume restores the simulation from the status of the pod after a restart of the process.
 func (p *pod) resume(status corev1.PodStatus) {
 	if status.StartTime != nil {
 		p.startTime = status.StartTime.Time
@@ -192,7 +190,7 @@ func exitOf(end *corev1.ContainerStateTerminated) exit {
 	return exit{end.FinishedAt.Time, end.ExitCode, end.Reason}
 }
 
-// enter moves the pod to another stage. The API server does not know the new stage yet.
+// enter moves the pod to another stage, which the API server does not know yet.
 func (p *pod) enter(to stage, at time.Time) {
 	sandbox, wasReady := p.hasSandbox(), p.stage == ready
 	p.stage, p.since, p.reported = to, at, false
@@ -204,22 +202,19 @@ func (p *pod) enter(to stage, at time.Time) {
 	}
 }
 
-// runs reports whether the containers run.
 func (p *pod) runs() bool { return p.stage == running || p.stage == ready }
 
-// hasSandbox reports whether the pod has its sandbox, in which containers start.
 func (p *pod) hasSandbox() bool {
 	return p.stage == prepared || p.stage == exited && !p.isLast() || p.stage == backoff || p.runs()
 }
 
-// addEvents adds an event for each container. "{}" in the message stands for the name of the container.
+// addEvents adds an event for each container. "{}" in the message stands for the container's name.
 func (p *pod) addEvents(kind, reason, message string) {
 	for _, c := range p.containers {
 		p.pendingEvents = append(p.pendingEvents, podEvent{c.name, kind, reason, strings.ReplaceAll(message, "{}", c.name)})
 	}
 }
 
-// image returns the image of a container.
 func (p *pod) image(container string) string {
 	for _, c := range p.containers {
 		if c.name == container {
@@ -229,8 +224,8 @@ func (p *pod) image(container string) string {
 	return ""
 }
 
-// reboot processes a reboot of the machine for a pod whose containers were running. The containers no longer run. If
-// the containers are started again, the pod gets a new address.
+// reboot handles a reboot of the machine while the containers were running. When they start again, the pod gets a new
+// address.
 func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
@@ -250,8 +245,7 @@ func (p *pod) reboot(now time.Time) {
 	}
 }
 
-// next returns the next stage and the time at which it begins if no external event occurs. If there is no next stage,
-// the time is zero. The only delays are durations such as PodStartTime.
+// next returns the next stage without external events, and when it begins. The time is zero if there is no next stage.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
 		if after < 0 || after == forever {
@@ -294,7 +288,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	return at, to
 }
 
-// ending returns the final stage of a pod whose containers are not started again.
+// ending returns the final stage of a pod whose containers do not restart.
 func (p *pod) ending() stage {
 	if p.exit.code != 0 {
 		return failed
@@ -302,12 +296,12 @@ func (p *pod) ending() stage {
 	return succeeded
 }
 
-// isLast reports whether the containers will not be started again after their exit.
+// isLast reports whether the containers will not restart after their exit.
 func (p *pod) isLast() bool {
 	return p.restart == corev1.RestartPolicyNever || p.restart == corev1.RestartPolicyOnFailure && p.exit.code == 0
 }
 
-// stopAfter returns how long the termination of the pod takes: at most its grace period, and 0 if it never ran.
+// stopAfter returns the duration of the termination: at most the grace period, and 0 if the pod never ran.
 func (p *pod) stopAfter() time.Duration {
 	switch {
 	case p.stage == exited, p.stage == backoff:
@@ -318,8 +312,7 @@ func (p *pod) stopAfter() time.Duration {
 	return max(0, min(p.script.stopAfter, p.stopBy.Sub(p.stoppingAt)))
 }
 
-// recordExit records the exit of running containers: they completed, crashed, or were killed at the end of the grace
-// period.
+// recordExit records that running containers completed, crashed, or were killed at the end of the grace period.
 func (p *pod) recordExit(to stage, at time.Time) {
 	p.previousExit, p.exit, p.interrupted = p.exit, exit{at, 0, "Completed"}, false
 	crash, complete := p.script.crashAfter, p.script.completeAfter
@@ -331,7 +324,7 @@ func (p *pod) recordExit(to stage, at time.Time) {
 	}
 }
 
-// advance moves the pod through all stages that have begun until now.
+// advance moves the pod through all stages that have begun.
 func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 	for {
 		at, to := p.next(s)
@@ -363,17 +356,16 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 			case p.stage == starting, p.stage == prepared:
 				to, p.neverRan = failed, true
 			default:
-				continue // A pod that ended before has no other stage.
+				continue // The pod ended earlier and stays in its stage.
 			}
 		}
 		p.enter(to, at)
 	}
 }
 
-// wantsCall reports whether a call to the API server is necessary.
 func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
 
-// due returns the time at which the machine must process the pod again. If there is no such time, the result is zero.
+// due returns when the machine must process the pod again, or zero.
 func (p *pod) due(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt
@@ -382,7 +374,7 @@ func (p *pod) due(s simcloud.HostSettings) time.Time {
 	return at
 }
 
-// scriptOf reads a pod's annotations. An invalid annotation is ignored.
+// scriptOf reads the annotations of a pod. Invalid annotations are ignored.
 func scriptOf(annotations map[string]string, s simcloud.HostSettings) (script, error) {
 	out := script{readyAfter: -1, stopAfter: time.Duration(s.PodStopTime), crashAfter: -1, completeAfter: -1}
 	var complaint error

@@ -19,7 +19,6 @@ var (
 		PodStopTime: simcloud.Duration(2 * time.Second)}
 )
 
-// boundPod returns a pod that is scheduled to the machine.
 func boundPod(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3,
 		Annotations: map[string]string{}}}
@@ -31,7 +30,7 @@ func boundPod(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	return p
 }
 
-// deletedPod returns the pod as it is after its deletion was requested at the given time with a grace period.
+// deletedPod returns the pod after a delete request at the given time.
 func deletedPod(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Generation++
@@ -40,7 +39,6 @@ func deletedPod(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Po
 	return p
 }
 
-// describe summarizes the status that the machine would report for the pod.
 func describe(p *pod) string {
 	s := p.status("10.0.0.1")
 	c := s.ContainerStatuses[0]
@@ -69,7 +67,7 @@ func describe(p *pod) string {
 	return strings.Join(parts, " ")
 }
 
-// simulate advances the pod until the given time. It returns a description of each change and its time.
+// simulate advances the pod until the given time, and describes each change with its time.
 func simulate(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
 	t.Helper()
 	var log []string
@@ -192,12 +190,12 @@ func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 	}
 }
 
-// TestPodsResumeAfterRestart checks that a machine that starts again continues the pods from their reported status.
+// TestPodsResumeAfterRestart checks that a restarted machine continues the pods from their reported status.
 func TestPodsResumeAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		at   time.Duration // when the machine stops
-		want string        // what the machine reports after it starts again 10 s later
+		want string        // the report 10 s later, after the restart
 	}{
 		"ready":             {boundPod(corev1.RestartPolicyAlways), 3 * time.Second, ""},
 		"not ready yet":     {boundPod(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},

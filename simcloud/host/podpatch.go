@@ -13,25 +13,24 @@ type patchedStatus struct {
 	Conditions []patchedCondition `json:"conditions"`
 }
 
-// patchedCondition sets an empty reason and message to null, because a patch keeps fields that it does not contain.
+// patchedCondition sets an empty reason and message to null, because a patch keeps the fields that it does not contain.
 type patchedCondition struct {
 	corev1.PodCondition
 	Reason  *string `json:"reason"`
 	Message *string `json:"message"`
 }
 
-// movedStatus is a patchedStatus that also replaces the addresses of the pod.
+// movedStatus also replaces the addresses of the pod.
 type movedStatus struct {
 	patchedStatus
 	PodIP  *string `json:"podIP"`
 	PodIPs []any   `json:"podIPs"`
 }
 
-// replaceDirective is a list element that makes a strategic merge patch replace the whole list.
+// replaceDirective makes a strategic merge patch replace the whole list.
 var replaceDirective = map[string]string{"$patch": "replace"}
 
-// patch returns a patch for the status of the pod. The patch contains the UID, so that it cannot be applied to another
-// pod with the same name.
+// patch returns a patch for the status of the pod. Its UID prevents a change of another pod with the same name.
 func (p *pod) patch(hostIP string) ([]byte, error) {
 	status := p.status(hostIP)
 	next := patchedStatus{PodStatus: status}
@@ -56,7 +55,6 @@ func (p *pod) patch(hostIP string) ([]byte, error) {
 	return data, nil
 }
 
-// text returns nil for an empty string.
 func text(s string) *string {
 	if s == "" {
 		return nil

@@ -16,19 +16,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podRetry is the delay after a failed call about a pod.
 const podRetry = time.Second
 
-// podSimulator simulates the machine's pods in one goroutine.
 type podSimulator struct {
 	*machine
 	pods map[types.UID]*pod
 	ips  map[string]bool
-	// version is the resource version at which to continue watching, or empty to list first.
+	// version is the resource version from which to continue the watch. If it is empty, list first.
 	version string
 }
 
-// simulatePods simulates the pods until the machine is switched off.
 func (m *machine) simulatePods(ctx context.Context) {
 	p := &podSimulator{machine: m, pods: map[types.UID]*pod{}, ips: map[string]bool{}}
 	backoff := newBackoff()
@@ -50,7 +47,7 @@ func (m *machine) simulatePods(ctx context.Context) {
 	}
 }
 
-// watchPods lists the machine's pods if necessary, and watches them until the watch ends.
+// watchPods watches the machine's pods until the watch ends. It lists them first if necessary.
 func (p *podSimulator) watchPods(ctx context.Context) error {
 	pods := p.conn.core.Pods(metav1.NamespaceAll)
 	selector := fields.OneTermEqualSelector("spec.nodeName", p.spec.Hostname).String()
@@ -66,8 +63,7 @@ func (p *podSimulator) watchPods(ctx context.Context) error {
 	}
 	w, err := pods.Watch(ctx, metav1.ListOptions{
 		FieldSelector: selector, ResourceVersion: p.version, AllowWatchBookmarks: true,
-		// The timeout is random, so that the watches of different machines do not all end at the same time. Reflectors do the
-		// same.
+		// The timeout is random, as in reflectors, so that the watches of many machines do not end at the same time.
 		TimeoutSeconds: ptr.To(300 + rand.Int64N(300)),
 	})
 	if err != nil {
@@ -99,22 +95,19 @@ func (p *podSimulator) watchPods(ctx context.Context) error {
 	}
 }
 
-// afterReboot reports whether the Node existed before the current boot of the machine.
 func (m *machine) afterReboot() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rebooted
 }
 
-// forgetVersion makes the next watch begin with a list if the API server has returned an error, because the resource
-// version may be too old.
+// forgetVersion makes the next watch start with a list after an error, because the resource version may be too old.
 func (p *podSimulator) forgetVersion(err error) {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		p.version = ""
 	}
 }
 
-// handleEvent applies one event.
 func (p *podSimulator) handleEvent(event watch.Event) error {
 	if event.Type == watch.Error {
 		return apierrors.FromObject(event.Object)
@@ -147,7 +140,7 @@ func (p *podSimulator) replace(list []corev1.Pod) {
 	}
 }
 
-// addOrUpdate begins or continues to simulate a pod. It ignores mirrors of static pods.
+// addOrUpdate starts or continues the simulation of a pod. It ignores mirrors of static pods.
 func (p *podSimulator) addOrUpdate(from *corev1.Pod) {
 	if _, mirror := from.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return
@@ -187,7 +180,7 @@ func (p *podSimulator) forget(uid types.UID) {
 	}
 }
 
-// takeIP allocates an address for a pod. It returns "" if none is left.
+// takeIP allocates the address of a pod, or returns "" if none is left.
 func (p *podSimulator) takeIP() string {
 	net := p.spec.PodNet
 	for ip := net.Addr().Next(); net.Contains(ip.Next()); ip = ip.Next() {
@@ -199,7 +192,7 @@ func (p *podSimulator) takeIP() string {
 	return ""
 }
 
-// advanceDue advances every pod that is due, and returns when the next one is due.
+// advanceDue advances all due pods and returns the time of the next one.
 func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 	settings := p.spec.Settings
 	for uid, known := range p.pods {
@@ -214,8 +207,8 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 			} else if ctx.Err() != nil {
 				return time.Time{}
 			} else if err != nil {
-				// A conflict may mean that another pod now has the same name. In this case, the watch reports the deletion of the
-				// old pod.
+				// A conflict may mean that a new pod has the same name. Then the watch reports the deletion of the old
+				// one.
 				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
 				known.retryAt = now.Add(podRetry)
 			}
@@ -227,7 +220,7 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// reportPod reports the state of a pod to the API server, and deletes a terminated pod.
+// reportPod reports the state of a pod, and deletes a terminated pod.
 func (p *podSimulator) reportPod(ctx context.Context, known *pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -10,10 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// creating is the reason of a container that waits for its sandbox or for its image.
+// creating is the reason of containers that wait for their sandbox or image.
 const creating = "ContainerCreating"
 
-// status returns the current status of the pod for the API server.
 func (p *pod) status(hostIP string) *corev1.PodStatus {
 	status := &corev1.PodStatus{
 		ObservedGeneration: p.generation,
@@ -22,7 +21,7 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
 	}
-	// The status contains the address only after the containers have been started, or if the pod uses the host network.
+	// The address appears only after the containers have started, unless the pod uses the host network.
 	if p.ip != "" && (p.stage > prepared && !p.neverRan || p.hostNetwork) {
 		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
 	}
@@ -82,8 +81,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether the status of a pod that is started again after a reboot still shows how its containers
-// ended. If the restart policy of the pod is Always, the status does not show this.
+// showsEnd reports whether a pod that restarts after a reboot still shows the end of its containers. With the restart
+// policy Always, it does not.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {
@@ -107,7 +106,7 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
 		switch {
 		case p.restarts == 0 || p.exit.at.IsZero():
-		case p.interrupted && p.restart == corev1.RestartPolicyAlways: // The kubelet no longer knows that they ran.
+		case p.interrupted && p.restart == corev1.RestartPolicyAlways: // The kubelet has forgotten the containers.
 			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
 		default:
 			out.LastTerminationState.Terminated = ended(p.previousStart, p.exit)

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// notSimulated contains the profiles that a simulated host does not support, each with the reason.
+// notSimulated lists unsupported profiles with the reason.
 var notSimulated = map[string]string{
 	"flatcar": "a host does not read Ignition",
 	"kubeadm": "kubeadm writes the kubelet's files, and a host has no kubeadm",
@@ -18,7 +18,7 @@ var notSimulated = map[string]string{
 }
 
 // TestHostReadsEveryCloudConfigProfile checks that the host finds the same API server, token, taint and version in
-// every profile, as real images do.
+// every profile.
 func TestHostReadsEveryCloudConfigProfile(t *testing.T) {
 	values := userdata.Values{MachineName: "m", MachineNamespace: "n", KubeletVersion: "v1.35.2",
 		APIEndpoint: "https://api.example:6443", CABundle: testCA(), BootstrapToken: "abcdef.0123456789abcdef"}

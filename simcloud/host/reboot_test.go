@@ -43,8 +43,8 @@ func conditionOf(t *testing.T, p *corev1.Pod, kind corev1.PodConditionType) core
 	return corev1.PodCondition{}
 }
 
-// TestRebootRestartsPods checks the reported status after a machine was switched off and on again. A kubelet of v1.36
-// in a virtual machine reported the same.
+// TestRebootRestartsPods checks the status after a machine was switched off and on. The values were measured with a
+// v1.36 kubelet.
 func TestRebootRestartsPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
@@ -117,7 +117,6 @@ func TestTrueConditionHasNoReason(t *testing.T) {
 	}
 }
 
-// TestNodeRegistersNotReady checks that a Node is never Ready when it registers.
 func TestNodeRegistersNotReady(t *testing.T) {
 	m := &machine{boot: &bootstrap{}, registered: dawn}
 	last := func() corev1.NodeCondition {

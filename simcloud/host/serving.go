@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keepServingCertificate requests a serving certificate, and requests a new one before the old one expires. The machine
-// serves nothing: only the request is visible from outside.
+// keepServingCertificate requests a serving certificate and renews it before it expires. Only the request is visible
+// from outside, because the machine serves nothing.
 func (m *machine) keepServingCertificate(ctx context.Context) {
 	backoff := certificateBackoff()
 	for ctx.Err() == nil {
@@ -38,8 +38,7 @@ func (m *machine) keepServingCertificate(ctx context.Context) {
 	}
 }
 
-// requestServingCertificate requests a certificate with a new key and waits for it. It returns when the certificate
-// expires.
+// requestServingCertificate waits for a certificate with a new key, and returns its expiration time.
 func (m *machine) requestServingCertificate(ctx context.Context) (ends time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, certificatePatience)
 	defer cancel()

@@ -16,30 +16,30 @@ type Spec struct {
 	Zone       string
 	Type       simcloud.InstanceType
 	Image      simcloud.Image
-	// If KubeletVersion is not empty, it takes precedence over the versions in the user data and the image.
+	// KubeletVersion takes precedence over the user data and the image, unless it is empty.
 	KubeletVersion string
 	Address        netip.Addr
 	// PodNet is the network of the machine's pods.
 	PodNet   netip.Prefix
 	UserData []byte
-	// Boots is how often the machine was switched on.
+	// Boots is the number of times that the machine was switched on.
 	Boots    int
 	Settings simcloud.HostSettings
 	// Disk is the content that the machine saved before it was switched off.
 	Disk Disk
 }
 
-// Disk is what a machine keeps when it is switched off: the identity and the version of its kubelet.
+// Disk is the state that survives switching off a machine: the identity and the version of its kubelet.
 type Disk struct {
 	// KeyPEM is the private key of the certificate.
 	KeyPEM []byte `json:"keyPEM,omitempty"`
-	// CertificatePEM is the node certificate. It is empty until the certificate is issued.
+	// CertificatePEM is the node certificate, or empty until it is issued.
 	CertificatePEM []byte `json:"certificatePEM,omitempty"`
-	// KubeletVersion is the version that the machine's agent installed last.
+	// KubeletVersion is the last version that the machine's agent installed.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// Reporter receives the reports of a machine. It must not call back into the host.
+// Reporter receives the reports of a machine. It must not call the host.
 type Reporter interface {
 	// Save saves a disk.
 	Save(Disk) error

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxFileBytes limits the size of one unpacked file of user data.
+// maxFileBytes limits the unpacked size of one file in the user data.
 const maxFileBytes = 1 << 20
 
-// files are the files that user data writes to the machine's disk, by path.
+// files contains the files that user data writes, by path.
 type files map[string][]byte
 
-// parseUserData parses a cloud-config. It only applies write_files. Like cloud-init, it ignores invalid entries. For
-// each invalid entry, parseUserData returns a message.
+// parseUserData applies write_files of a cloud-config. Like cloud-init, it skips invalid entries. It returns a message
+// for each of them.
 func parseUserData(data []byte) (files, []string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -47,7 +47,6 @@ func parseUserData(data []byte) (files, []string, error) {
 	return all, complaints, nil
 }
 
-// write applies one entry of write_files.
 func (f files) write(raw json.RawMessage) error {
 	var entry struct {
 		Path     string `json:"path"`
@@ -76,7 +75,6 @@ func (f files) write(raw json.RawMessage) error {
 	return nil
 }
 
-// unpack decodes the encodings of cloud-init.
 func unpack(content, encoding string) ([]byte, error) {
 	data := []byte(content)
 	switch encoding {
@@ -115,8 +113,7 @@ func decodeBase64(content string) ([]byte, error) {
 	return data, nil
 }
 
-// environment parses a file of KEY=value lines as init systems do: quotes around the whole value are removed, and lines
-// that begin with # are comments.
+// environment parses KEY=value lines as init systems do: it removes quotes around whole values and skips # comments.
 func environment(data []byte) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(string(data)) {
@@ -134,5 +131,4 @@ func environment(data []byte) map[string]string {
 	return all
 }
 
-// names returns the paths in order.
 func (f files) names() []string { return slices.Sorted(maps.Keys(f)) }

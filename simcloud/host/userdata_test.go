@@ -22,7 +22,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// testCA returns the certificate of an authority.
 var testCA = sync.OnceValue(func() []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -40,7 +39,7 @@ var testCA = sync.OnceValue(func() []byte {
 func gzipped(text string) string {
 	var buffer bytes.Buffer
 	w := gzip.NewWriter(&buffer)
-	_, _ = w.Write([]byte(text)) // to memory, which does not fail
+	_, _ = w.Write([]byte(text)) // Writes to memory do not fail.
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(buffer.Bytes())
 }
@@ -97,7 +96,7 @@ func TestUserData(t *testing.T) {
 	}
 }
 
-// bomb returns YAML whose aliases would expand to gigabytes.
+// bomb returns YAML with aliases that would expand to gigabytes.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
@@ -132,7 +131,6 @@ users:
 `
 }
 
-// cloudConfig returns a cloud-config with files, given as pairs of path and content.
 func cloudConfig(pairs ...string) []byte {
 	var b strings.Builder
 	b.WriteString("#cloud-config\nwrite_files:\n")
@@ -278,7 +276,7 @@ func TestInvalidBootstrapData(t *testing.T) {
 	}
 }
 
-// FuzzBootstrap checks that any user data leads either to a bootstrap or to an error.
+// FuzzBootstrap checks that all user data leads either to a bootstrap or to an error.
 func FuzzBootstrap(f *testing.F) {
 	f.Add(cloudConfig(pathKubeconfig, kubeconfig("", ""), pathDefaults, "KUBELET_EXTRA_ARGS=--node-labels=a=b"))
 	f.Add([]byte("#cloud-config\nwrite_files: [{path: /a, encoding: gz, content: \"\\x1f\\x8b\"}]"))
@@ -292,7 +290,7 @@ func FuzzBootstrap(f *testing.F) {
 	})
 }
 
-// FuzzBootstrapParts passes the files directly, without the cloud-config and base64 around them.
+// FuzzBootstrapParts passes the files directly, without a cloud-config and base64 around them.
 func FuzzBootstrapParts(f *testing.F) {
 	f.Add(kubeconfig("", ""),
 		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nregisterWithTaints: [{key: a, effect: NoSchedule, timeAdded: null}]", "--node-labels=a=b --node-labels c=d --node-labels")

@@ -1,9 +1,8 @@
-// Package journal stores a map from keys to JSON documents in one append-only file. A commit survives the death of the
-// process at any point. It survives a crash of the machine only if the kernel has already written it to the disk,
-// because the journal does not sync its commits.
+// Package journal stores a map from keys to JSON documents in one append-only file. Commits survive the end of the
+// process at any point. The journal does not sync them, so a crash of the machine can lose commits that the kernel has
+// not written yet.
 //
-// Each line of the file is the new value of one key. The lines of a commit belong together: if the end of a commit is
-// missing, the whole commit is dropped.
+// Each line of the file is the new value of one key. If the end of a commit is missing, the whole commit is dropped.
 package journal
 
 import (
@@ -20,7 +19,6 @@ import (
 	"syscall"
 )
 
-// compactAbove is the size of the file above which it is compacted.
 const compactAbove = 8 << 20
 
 // Op sets a key to a value, or deletes the key if Value is nil.
@@ -29,7 +27,6 @@ type Op struct {
 	Value any
 }
 
-// line is one Op in the file.
 type line struct {
 	Key   string          `json:"k"`
 	Value json.RawMessage `json:"v,omitempty"`
@@ -37,7 +34,7 @@ type line struct {
 	More bool `json:"more,omitempty"`
 }
 
-// position is the location of a line in the file. The line contains the current value of a key.
+// position locates the line with the current value of a key in the file.
 type position struct {
 	offset int64
 	length int
@@ -52,14 +49,14 @@ type Journal struct {
 	file *os.File
 	size int64
 	live int64 // bytes of the lines in positions
-	// compactAt is the size above which compaction is tried.
+	// compactAt is the file size above which to try a compaction.
 	compactAt int64
 	positions map[string]position
-	broken    error // set when the end of the file is not as it should be
+	broken    error // set if the end of the file is in an unknown state
 }
 
-// Open opens the journal in a directory, and creates the directory if it is missing. It returns an error if another
-// process has opened the journal, or if a line before the end of the file is damaged.
+// Open opens the journal in a directory, which is created if missing. It fails if another process has opened the
+// journal, or a line other than the last is damaged.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
@@ -84,7 +81,7 @@ func Open(dir string) (*Journal, error) {
 	return j, nil
 }
 
-// load reads the position of each key's current value, and removes an unfinished commit at the end.
+// load finds the current value of each key, and removes an unfinished commit at the end.
 func (j *Journal) load() error {
 	var err error
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -124,7 +121,6 @@ func (j *Journal) load() error {
 	return nil
 }
 
-// put records the position of a key's value.
 func (j *Journal) put(key string, at position, deleted bool) {
 	j.live -= int64(j.positions[key].length)
 	if deleted {
@@ -135,7 +131,7 @@ func (j *Journal) put(key string, at position, deleted bool) {
 	j.live += int64(at.length)
 }
 
-// Commit carries out all ops, or none if it returns an error.
+// Commit applies all ops, or none if it returns an error.
 func (j *Journal) Commit(ops ...Op) error {
 	var buffer bytes.Buffer
 	positions := make([]position, len(ops))
@@ -163,8 +159,7 @@ func (j *Journal) Commit(ops ...Op) error {
 		return j.broken
 	}
 	if _, err := j.file.WriteAt(buffer.Bytes(), j.size); err != nil {
-		// The file may contain a part of the commit. Remove this part, because the next commit would otherwise be appended to
-		// it.
+		// Remove a partial commit, because the next commit would be appended to it.
 		if cut := j.file.Truncate(j.size); cut != nil {
 			j.broken = fmt.Errorf("the journal is not usable after a failed write: %w", cut)
 		}
@@ -176,8 +171,8 @@ func (j *Journal) Commit(ops ...Op) error {
 	}
 	j.size += int64(buffer.Len())
 	if j.size > j.compactAt && j.size > 2*j.live {
-		// Ignore an error of the compaction, because the commit itself is valid and the file is only longer than necessary.
-		// If the disk is full, the next write returns an error.
+		// Ignore an error of the compaction: the commit is valid, and the file is only longer than necessary. If the
+		// disk is full, the next write fails.
 		j.compactAt = compactAbove
 		if err := j.compact(); err != nil {
 			j.compactAt = 2 * j.size
@@ -241,13 +236,11 @@ func (j *Journal) readText(at position) ([]byte, error) {
 	return data, nil
 }
 
-// moreEnd is the end of each line in which More is true, and of no other line. If the value of another line ends with
-// the same text, the closing brace of the line follows the value.
+// moreEnd ends exactly the lines in which More is true. In any other line, a closing brace follows the value.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
-// compact replaces the file with a new file that contains only the current values. The old file stays in place until
-// the new one is complete and synced. It copies the lines without decoding them. This saves time, because commits must
-// wait for the compaction.
+// compact replaces the file with one that contains only the current values. The old file stays until the new one is
+// complete and synced. Lines are copied without decoding, because commits wait for the compaction.
 func (j *Journal) compact() (err error) {
 	path := j.path + ".new"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)

@@ -18,7 +18,7 @@ func open(t *testing.T, dir string) *Journal {
 	return j
 }
 
-// die closes the files without writing anything, as if the process had been killed.
+// die closes the files as if the process had been killed.
 func (j *Journal) die() {
 	j.file.Close()
 	j.lock.Close()
@@ -31,7 +31,6 @@ func commit(t *testing.T, j *Journal, ops ...Op) {
 	}
 }
 
-// content returns the whole map as "key=value" in order.
 func content(t *testing.T, j *Journal) string {
 	t.Helper()
 	var all []string
@@ -146,7 +145,7 @@ func TestCompactionKeepsEverything(t *testing.T) {
 	}
 }
 
-// Compaction removes the mark "more" of each line. It must not change a value that contains the same text.
+// Compaction removes the mark "more" of lines, but must not change values with the same text.
 func TestCompactionSeparatesLines(t *testing.T) {
 	j := open(t, t.TempDir())
 	tricky := map[string]any{"a": 1, "more": true}
@@ -176,7 +175,7 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 	if got := content(t, j); got != "a=1" {
 		t.Errorf("got %q", got)
 	}
-	j.file.Close() // The next write fails, and so does removing it.
+	j.file.Close() // The next write and its removal fail.
 	if err := j.Commit(Op{"a", "3"}); err == nil {
 		t.Error("wrote to a closed file")
 	}

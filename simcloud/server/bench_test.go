@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// BenchmarkCalls measures one call of each kind over HTTP, in a cloud with 5000 instances.
+// BenchmarkCalls measures one call of each kind over HTTP, with 5000 instances.
 func BenchmarkCalls(b *testing.B) {
 	s, ctx := newService(b), b.Context()
 	request := func(i int) simcloud.CreateInstanceRequest {

@@ -10,12 +10,11 @@ import (
 	"machinist.dev/machinist/simcloud/fault"
 )
 
-// call is a decoded call of a customer.
 type call struct {
 	account string
-	// instance is compared with the conditions of fault rules.
+	// instance is matched with fault rules.
 	instance *simcloud.Instance
-	// effect executes the call. If the call creates an instance, the instance has the given faults.
+	// effect executes the call. A created instance gets the faults.
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 
@@ -45,8 +44,6 @@ func (s *Server) routeCustomer() {
 	}
 }
 
-// customer returns the handler of a customer's call. It authenticates the account, decodes the request, applies the
-// fault rules, carries the call out and answers.
 func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, ok := s.cloud.Authenticate(bearer(r))
@@ -78,13 +75,13 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 		if d.Fails && d.Late > 0 {
 			go func() {
 				if s.wait(d.Late) {
-					_, _ = c.effect(d.Instance) // The caller already has its answer.
+					_, _ = c.effect(d.Instance) // The caller already has an answer.
 				}
 			}()
 		}
 		if d.Fails && d.Drop {
 			s.statistics.count(operation, dropped)
-			panic(http.ErrAbortHandler) // This is how net/http closes a connection without an answer.
+			panic(http.ErrAbortHandler) // net/http then closes the connection without an answer.
 		}
 		if d.Fails {
 			err = d.Error
@@ -93,7 +90,6 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 	}
 }
 
-// finish answers a call and counts it.
 func (s *Server) finish(w http.ResponseWriter, operation string, result any, err error) {
 	if err != nil {
 		s.statistics.count(operation, outcome(err))
@@ -114,7 +110,7 @@ func (s *Server) createInstance(r *http.Request, account string) (call, error) {
 		func(faults []simcloud.InstanceFault) (any, error) { return s.cloud.Create(account, req, faults) }}, nil
 }
 
-// onInstance returns a call on the instance in the path. The ID may be in upper case.
+// onInstance returns a call for the instance in the path. The ID may be in upper case.
 func (s *Server) onInstance(r *http.Request, account string, effect func(id string) (any, error)) (call, error) {
 	id := strings.ToLower(r.PathValue("id"))
 	instance, _ := s.cloud.Current(account, id)
@@ -181,8 +177,7 @@ func (s *Server) listInstances(r *http.Request, account string) (call, error) {
 		func([]simcloud.InstanceFault) (any, error) { return s.cloud.List(account, o) }}, nil
 }
 
-// listOptions decodes the parameters of a list. An unknown parameter is an error, because ignoring it would return too
-// much.
+// listOptions rejects unknown parameters, because ignoring them would return too many instances.
 func listOptions(q url.Values) (simcloud.ListInstancesOptions, error) {
 	o := simcloud.ListInstancesOptions{Tags: map[string]string{}}
 	for name, values := range q {
@@ -242,7 +237,7 @@ func (s *Server) listImages(_ *http.Request, account string) (call, error) {
 	return readOnlyCall(account, func() any { return simcloud.ImageList{Images: s.cloud.Images()} })
 }
 
-// readOnlyCall returns a call that is not about an instance and cannot fail.
+// readOnlyCall returns a call that cannot fail and concerns no instance.
 func readOnlyCall(account string, read func() any) (call, error) {
 	return call{account, nil, func([]simcloud.InstanceFault) (any, error) { return read(), nil }}, nil
 }

@@ -56,7 +56,6 @@ func TestFaultAfterEffectHidesIt(t *testing.T) {
 	}
 }
 
-// If a caller gives up, its call is still carried out.
 func TestLateCallIsCarriedOutWithoutItsCaller(t *testing.T) {
 	s := newService(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
@@ -96,7 +95,7 @@ func TestCallIsCarriedOutAfterItsError(t *testing.T) {
 	eventually(t, func() bool { return s.created() == 1 })
 }
 
-// A client that reads an answer of any size would run out of memory.
+// A client without a limit would run out of memory.
 func TestClientRefusesHugeAnswer(t *testing.T) {
 	s := newService(t)
 	huge := 256 << 20
@@ -199,7 +198,6 @@ func TestLaunchFaultAppliesToInstance(t *testing.T) {
 	}
 }
 
-// eventually waits at most ten seconds for a condition.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)

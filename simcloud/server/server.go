@@ -1,5 +1,4 @@
-// Package server is the HTTP API of the simulated cloud. It authenticates callers, applies fault rules and encodes
-// answers.
+// Package server implements the HTTP API of the simulated cloud: authentication, fault rules and encoding.
 //
 // Customers call paths below /v1 with the token of their account. The operator of the simulation calls paths below
 // /admin/v1 with the admin token. /healthz needs no token.
@@ -28,22 +27,22 @@ import (
 	"machinist.dev/machinist/simcloud/fault"
 )
 
-// maxRequestBytes limits the body of a request, which contains the user data in base64.
+// maxRequestBytes limits the body of a request. The body may contain user data in base64.
 const maxRequestBytes = 1 << 20
 
-// Options of a Server. Cloud and Rules are required.
+// Options configure a Server. Cloud and Rules are required.
 type Options struct {
 	Cloud *cloud.Cloud
 	Rules *fault.Rules
-	// AdminToken is the token for /admin/v1. If AdminToken is empty, all calls to /admin/v1 are refused.
+	// AdminToken is the token for /admin/v1. If it is empty, all calls to /admin/v1 are refused.
 	AdminToken string
 	// Clock measures latencies. Default: the real clock.
 	Clock clock.Clock
-	// Log gets one line for each call that failed with an internal error. Default: slog's default.
+	// Log receives one line for each internal error. Default: slog's default logger.
 	Log *slog.Logger
 }
 
-// Server answers calls. It is an http.Handler.
+// Server is the HTTP handler of the simulated cloud.
 type Server struct {
 	cloud      *cloud.Cloud
 	rules      *fault.Rules
@@ -56,8 +55,7 @@ type Server struct {
 	stopping <-chan struct{}
 }
 
-// New returns a server. When the context ends, calls that wait for the latency of a fault are answered with
-// CodeUnavailable.
+// New returns a server. When the context ends, calls that wait for a fault's latency are answered with CodeUnavailable.
 func New(ctx context.Context, o Options) *Server {
 	s := &Server{
 		cloud: o.Cloud, rules: o.Rules, adminToken: o.AdminToken, clock: o.Clock, log: o.Log,
@@ -74,8 +72,7 @@ func New(ctx context.Context, o Options) *Server {
 	s.routeCustomer()
 	s.routeAdmin()
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// Do not return CodeNotFound, because the caller would conclude that an instance does not exist, although the URL is
-		// wrong.
+		// CodeNotFound would suggest that an instance does not exist, although the URL is wrong.
 		s.fail(w, failf(simcloud.CodeInvalidParameter, "%s %q is not part of the API", r.Method, r.URL.Path))
 	})
 	return s
@@ -87,7 +84,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// bearer returns the token of a request.
 func bearer(r *http.Request) string {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -96,13 +92,12 @@ func bearer(r *http.Request) string {
 	return token
 }
 
-// sameSecret compares two secrets in constant time.
 func sameSecret(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// decode decodes the body of a request. Unknown fields are errors of the caller.
+// decode decodes the body of a request and rejects unknown fields.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -118,7 +113,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes a successful answer. The answer begins with white space; padding is its length in bytes.
+// succeed writes a successful answer after padding bytes of white space.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -127,7 +122,6 @@ func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	s.write(w, http.StatusOK, result, padding)
 }
 
-// fail writes an error.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	e, ok := errors.AsType[*simcloud.Error](err)
 	if !ok {
@@ -165,7 +159,7 @@ func (s *Server) write(w http.ResponseWriter, status int, body any, padding int)
 	_, _ = w.Write(append(data, '\n')) // The caller may have closed the connection.
 }
 
-// wait waits for a latency, even if the caller has given up. If the server stops during this time, wait returns false.
+// wait waits even if the caller has given up. It returns false if the server stops.
 func (s *Server) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

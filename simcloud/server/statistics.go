@@ -8,17 +8,16 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// dropped is the result of a call whose connection a fault closed.
+// dropped counts calls whose connection a fault closed.
 const dropped = "Dropped"
 
-// statistics count the calls of customers.
 type statistics struct {
 	start time.Time
 	mu    sync.Mutex
 	calls map[string]simcloud.CallStatistics
 }
 
-// count increments the counter of an operation and an outcome. The outcome of a successful call is "".
+// count counts a call. The outcome of a successful call is "".
 func (s *statistics) count(operation, outcome string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +46,6 @@ func (s *statistics) snapshot() *simcloud.Statistics {
 	return out
 }
 
-// outcome returns the code that the caller receives for an error.
 func outcome(err error) string {
 	if code := simcloud.CodeOf(err); code != "" {
 		return string(code)

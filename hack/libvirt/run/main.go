@@ -2,7 +2,7 @@
 //
 //	go run ./hack/libvirt/run [--dir DIR] [--import VOLUME=IMAGE] [-- COMMAND...]
 //
-// COMMAND gets the URI in the environment variable LIBVIRT_DEFAULT_URI. Without a command, libvirt runs until this
+// COMMAND finds the URI in the environment variable LIBVIRT_DEFAULT_URI. Without a command, libvirt runs until this
 // program is interrupted.
 package main
 

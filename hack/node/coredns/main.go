@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with only the plugins that the configuration of kubeadm uses.
+// Command coredns is CoreDNS with only the plugins of kubeadm's configuration.
 package main
 
 import (

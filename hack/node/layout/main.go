@@ -2,9 +2,9 @@
 //
 //	layout [-system] NAME:TAG FOLDER FILE[:PATH]...
 //
-// The image runs the first file. A file without PATH is put into the root folder. With -system, the image also contains
-// the shared libraries of its programs, and runs as root. Without -system, the program must be static, and it runs as
-// an unprivileged user. Symbolic links stay links. An existing folder is replaced.
+// The image runs the first file. A file without PATH is in the root folder. With -system, the image also contains
+// shared libraries, and runs as root. Without -system, the program must be static, and runs as an unprivileged user.
+// Symbolic links stay links. An existing folder is replaced.
 package main
 
 import (
@@ -54,7 +54,7 @@ func write(system bool, name, folder string, files []string) error {
 		Add:        image,
 		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}},
 	})
-	// The image is written to a temporary folder, which is renamed when it is complete.
+	// Write to a temporary folder, and rename it when it is complete.
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
 	}
@@ -76,7 +76,6 @@ func write(system bool, name, folder string, files []string) error {
 	return os.Rename(part, folder)
 }
 
-// imageOf returns an image that contains the files and runs the first of them.
 func imageOf(system bool, files []string) (v1.Image, error) {
 	a := newArchive()
 	for _, file := range files {
@@ -113,7 +112,7 @@ func imageOf(system bool, files []string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// split splits an argument into the source of a file and its path in the image.
+// split splits FILE:PATH into the source and the path in the image.
 func split(file string) (source, path string) {
 	source, path, ok := strings.Cut(file, ":")
 	if !ok {
@@ -122,7 +121,6 @@ func split(file string) (source, path string) {
 	return source, path
 }
 
-// archive is the content of an image layer.
 type archive struct {
 	content *bytes.Buffer
 	tar     *tar.Writer
@@ -134,8 +132,7 @@ func newArchive() *archive {
 	return &archive{content: content, tar: tar.NewWriter(content), added: map[string]bool{}}
 }
 
-// add adds a file that is given in the form FILE:PATH. If libraries is true, it also adds the shared libraries of the
-// file.
+// add adds a file in the form FILE:PATH. If libraries is true, it also adds the shared libraries of the file.
 func (a *archive) add(file string, libraries bool) error {
 	source, path := split(file)
 	info, err := os.Lstat(source)

@@ -1,5 +1,4 @@
-// Command pause is the first process of every pod. It holds the namespaces of the pod until it is asked to end, and
-// reaps processes whose parents have ended.
+// Command pause is the first process of every pod. It holds the namespaces of the pod and reaps orphaned processes.
 package main
 
 import (
@@ -16,7 +15,7 @@ func main() {
 			return
 		}
 		for pid := 1; pid > 0; {
-			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // ECHILD is not an error here
+			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // ECHILD is not an error here.
 		}
 	}
 }

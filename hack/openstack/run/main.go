@@ -2,7 +2,7 @@
 //
 //	go run ./hack/openstack/run [--dir DIR] [-- COMMAND...]
 //
-// COMMAND gets the cloud in the environment variables OS_CLIENT_CONFIG_FILE and OS_CLOUD. Without a command, the cloud
+// COMMAND finds the cloud in the environment variables OS_CLIENT_CONFIG_FILE and OS_CLOUD. Without a command, the cloud
 // runs until this program is interrupted.
 package main
 

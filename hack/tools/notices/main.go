@@ -1,11 +1,10 @@
-// Command notices prints the license notices for the binaries of this repository. For each module that is linked into a
-// binary, it prints the version, the kind of the license, and the texts of the files LICENSE and NOTICE. It prints each
-// text once, even if several modules have it.
+// Command notices prints the license notices for the binaries of this repository. For each linked module, the command
+// prints the version, the kind of the license, and the LICENSE and NOTICE files. Identical texts are printed once.
 //
 //	notices [-folders DIR,...] [-goos linux,...] > THIRD_PARTY_NOTICES
 //
-// It fails if a module has no license file, or if a license does not permit distributing the binaries under the license
-// of this repository (Apache 2.0).
+// The command fails if a module has no license file, or if its license is incompatible with the license of this
+// repository (Apache 2.0).
 package main
 
 import (
@@ -39,10 +38,10 @@ func main() {
 	}
 }
 
-// permitted lists the licenses whose terms are satisfied if the license notices are distributed.
+// permitted lists the licenses that require no more than distributing the license notices.
 var permitted = []string{"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "Unicode-DFS-2016"}
 
-// minCoverage is the minimum percentage of a license file that must be the text of known licenses.
+// minCoverage is the minimum percentage of a license file that must match known licenses.
 const minCoverage = 75
 
 type module struct {
@@ -50,7 +49,6 @@ type module struct {
 	Main               bool
 }
 
-// text is the content of a license or notice file, with the modules that contain it.
 type text struct {
 	content string
 	modules []string
@@ -87,8 +85,8 @@ func run(folders, systems []string, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// linked returns the modules that are linked into the binaries, including the standard library of Go. It excludes the
-// modules of this repository.
+// linked returns the modules that are linked into the binaries, including Go's standard library. Modules of this
+// repository are excluded.
 func linked(folders, systems []string) ([]module, error) {
 	byPath := map[string]module{}
 	for _, folder := range folders {
@@ -115,7 +113,6 @@ func linked(folders, systems []string) ([]module, error) {
 	return modules, nil
 }
 
-// addLinked adds the modules of the binaries of one folder for one operating system.
 func addLinked(byPath map[string]module, folder, system string) error {
 	list := exec.Command("go", "list", "-deps", "-json=Module,Standard", "./cmd/...")
 	list.Dir, list.Stderr, list.Env = folder, os.Stderr, append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
@@ -152,8 +149,7 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notice([.-].*)?$`)
 )
 
-// licenses returns the texts that must be passed on according to the license of a module, and the kinds of its
-// licenses.
+// licenses returns the texts that the license of a module requires to pass on, and the kinds of its licenses.
 func licenses(m module) (texts, kinds []string, err error) {
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil {

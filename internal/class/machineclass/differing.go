@@ -68,7 +68,7 @@ func (a *account) changed(class *v1beta1.MachineClass) string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d machines were created in another account than %q, to which the credentials in "+
-		"Secret %s belong now. These machines are neither replaced nor deleted while their instances are missing there. "+
-		"Restore the former credentials, and create another class for the new ones.", a.others, a.machines, a.name,
-		class.Spec.CredentialsRef.Name)
+		"Secret %s belong now. These machines are neither replaced nor deleted while their instances are missing "+
+		"there. Restore the former credentials, and create another class for the new ones.", a.others, a.machines,
+		a.name, class.Spec.CredentialsRef.Name)
 }

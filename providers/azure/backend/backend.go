@@ -1,4 +1,4 @@
-// Package backend runs the Azure provider on a fake Azure in memory, for the provider's demo and tests.
+// Package backend runs the Azure provider on a fake Azure in memory, for the demo and tests.
 package backend
 
 import (
@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
-// Azure is a stack.Backend that runs a fake Azure in its own process, together with the Azure provider.
+// Azure is a stack.Backend with the Azure provider and a fake Azure in its own process.
 type Azure struct{ endpoint endpoint }
 
-// endpoint is the content of the endpoint file. The fake Azure writes this file as soon as it is ready for requests.
+// endpoint is the content of the endpoint file. The fake Azure writes the file when it is ready for requests.
 type endpoint struct {
 	URL          string `json:"url"`
 	CAFile       string `json:"caFile"`
@@ -39,9 +39,9 @@ type endpoint struct {
 type State struct {
 	// Resources are virtual machines, disks, interfaces and addresses in the format "<type>/<group>/<name>".
 	Resources []string `json:"resources"`
-	// Created is the number of virtual machines that were ever created.
+	// Created is the number of virtual machines ever created.
 	Created int `json:"made"`
-	// Tags and Sizes map the name of each virtual machine to its tags and its size.
+	// Tags and Sizes contain the tags and the size of each virtual machine by name.
 	Tags  map[string]map[string]string `json:"tags"`
 	Sizes map[string]string            `json:"sizes"`
 }
@@ -108,8 +108,8 @@ func (a *Azure) State(ctx context.Context) (*State, error) {
 	return state, a.ask(ctx, http.MethodGet, "state", nil, state)
 }
 
-// Fault injects a fault into the fake Azure. The returned function removes the fault. The fault is sent as JSON and
-// must have the fields of fakeazure.Fault.
+// Fault injects a fault into the fake Azure and returns a function that removes it. Its JSON must have the fields of
+// fakeazure.Fault.
 func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err error) {
 	var id int
 	if err := a.ask(ctx, http.MethodPost, "faults", fault, &id); err != nil {

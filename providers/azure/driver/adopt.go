@@ -13,23 +13,21 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// tagAdoptable is a tag that allows the adoption of a virtual machine. Its value must be "true".
+// tagAdoptable allows the adoption of a virtual machine if its value is "true".
 const tagAdoptable = "machinist-adoptable"
 
-// lacksMark is an error text that follows the name of a virtual machine that cannot be adopted.
+// lacksMark follows the name of a virtual machine in an error.
 const lacksMark = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
 	"--operation Merge --tags " + tagAdoptable + "=true --resource-id ID"
 
-// isMarked reports whether the tags allow the adoption of a virtual machine.
 func isMarked(tags map[string]*string) bool { return tagValue(tags, tagAdoptable) == "true" }
 
-// Adopt implements provider.Adopter. A virtual machine can be adopted only if it has the tag machinist-adoptable.
-// Without this rule, every user who may create a Machine could delete any virtual machine of the subscription, because
-// the credentials may reach all of it. If the virtual machine has the tags of a former cluster and is in the resource
-// group of the class, it does not need this tag, because List covers that resource group.
+// Adopt implements provider.Adopter. The virtual machine must have the tag machinist-adoptable. Otherwise, every user
+// who may create a Machine could delete any virtual machine that the credentials can reach. A virtual machine of a
+// former cluster in the resource group of the class needs no tag, because List covers this group.
 //
-// Adopt changes not only the tags, but also the delete options of disks and interfaces, so that Azure deletes them
-// together with the machine. A tag records which options were changed, so that Disown can restore them.
+// Adopt also changes the delete options of disks and interfaces, so that Azure deletes them with the machine. A tag
+// records these changes for Disown.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -48,10 +46,9 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	// Record that the machine conforms to the current specification of the class. When the machine gets another class
-	// later, Update must report that the machine needs a replacement.
+	// Record the current specification of the class. When the class changes later, Update must require a replacement.
 	wanted[tagSpec] = specHash(spec)
-	const checks = 3 // A change of the machine after it was read invalidates the checks, so they are repeated.
+	const checks = 3 // A change after the read invalidates the checks, so they are repeated.
 	for check := 1; ; check++ {
 		in, err := c.adopt(ctx, at, own, wanted, req)
 		if codeOf(err) == "PreconditionFailed" && check < checks {
@@ -61,7 +58,6 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	}
 }
 
-// adopt checks a virtual machine and adds the wanted tags to it.
 func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string,
 	req provider.AdoptRequest) (*provider.Instance, error) {
 	group := groupOf(req.Class.Spec)
@@ -108,8 +104,7 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 		}
 	}
 	if changed || parts != nil {
-		// IfMatch prevents the loss of a change that was made after the read. It also protects the tags that another owner
-		// may have set in the meantime.
+		// IfMatch prevents the loss of concurrent changes, such as the tags of another owner.
 		if _, err := c.vms.BeginUpdate(ctx, at.group, at.name,
 			armcompute.VirtualMachineUpdate{Tags: tags, Properties: parts},
 			&armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag}); err != nil {
@@ -120,10 +115,9 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	return c.convert(vm)
 }
 
-// deleteOptionsChange returns the update that makes Azure delete the machine's own disks and interfaces together with
-// the machine. It returns nil if no update is necessary. The change is necessary because Delete finds parts by the
-// names that Create gives, and the parts of an adopted machine have other names. Disks that were attached later are
-// kept: they are volumes of pods or belong to a user.
+// deleteOptionsChange returns the update that makes Azure delete the machine's own disks and interfaces with it, or
+// nil. Delete cannot find these parts by name: the parts of an adopted machine have other names. Disks that were
+// attached later are kept, because they are volumes of pods or belong to a user.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineProperties {
 	if p == nil {
@@ -142,8 +136,7 @@ func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.Vir
 	return &change
 }
 
-// diskDeleteOptions returns all disks with the wanted delete options. The list must be complete, because Azure replaces
-// the existing list with the list in an update.
+// diskDeleteOptions returns all disks with the wanted delete options. Azure replaces the whole list in an update.
 func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile, differs bool) {
 	if p == nil {
 		return nil, false
@@ -153,7 +146,7 @@ func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.Storag
 			value(option) == armcompute.DiskDeleteOptionTypesDelete
 	}
 	changed = &armcompute.StorageProfile{}
-	// An ephemeral disk is not a resource, and Azure always deletes it with the machine.
+	// An ephemeral disk is not a resource. Azure always deletes it with the machine.
 	if os := p.OSDisk; os != nil && os.DiffDiskSettings == nil && !unchanged(os.CreateOption, os.DeleteOption) {
 		disk := *os
 		disk.DeleteOption, differs = ref(armcompute.DiskDeleteOptionTypesDelete), true
@@ -173,7 +166,6 @@ func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.Storag
 	return changed, differs || dataDiffers
 }
 
-// interfaceDeleteOptions returns all interfaces with the wanted delete options.
 func interfaceDeleteOptions(p *armcompute.NetworkProfile) (changed *armcompute.NetworkProfile, differs bool) {
 	if p == nil {
 		return nil, false

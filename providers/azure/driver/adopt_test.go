@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A virtual machine that was created without delete options keeps its disk and its interface when it is deleted.
-// After adoption they belong to the Machine. If they stayed, they would cost money forever.
+// Without delete options, the disk and the interface of a virtual machine survive its deletion. After an adoption, they
+// would cost money forever.
 //
 // Rule: azure-adopted-parts-go.
 func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
@@ -38,7 +38,7 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	})
 }
 
-// If the class changes, an adopted machine must be updated or replaced like any other machine.
+// After a change of the class, an adopted machine is updated or replaced like any other.
 //
 // Rule: adopted-counts-as-declared.
 func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
 	})
 }
 
-// A migration reports the virtual machines that cannot be adopted before it stops the old controllers.
+// A migration must report such machines before it stops the old controllers.
 //
 // Rules: azure-adopts-marked-only, unadoptable-instance-blocks.
 func TestLocateReportsUnmarkedMachine(t *testing.T) {

@@ -26,8 +26,9 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// The provider's workload identity belongs to an application in Azure, whose IDs are not secret. A tenant creates a
-// Secret with these IDs. The identity is used only if the flag grants it for both the namespace and the application.
+// The provider's workload identity belongs to an application in Azure. The IDs of the application are not secret. A
+// tenant creates a Secret with these IDs. The identity is used only if a flag grants it for the namespace and the
+// application.
 //
 // Rule: workload-identity-by-namespace.
 func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.must(os.WriteFile(c.token, []byte(token), 0o600))
 	public := credentials("clientSecret", "")
 
-	// All namespaces use one driver, because the clients of one namespace must not serve another.
+	// All namespaces share one driver, but the clients of one namespace must not serve another.
 	c.grants = []driver.Grant{{Namespace: "team-a", Client: strings.ToUpper(application)},
 		{Namespace: "team-b", Client: strings.Replace(application, "3", "4", 1)}}
 	withGrants := c.driver()
@@ -83,9 +84,8 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.must(list(withGrants, "team-a"))
 }
 
-// A tenant may create Machines of a class that allows adoption. The tenant names any virtual machine that the
-// credentials can reach, so that this virtual machine is deleted together with the Machine. A virtual machine without
-// the tag that allows adoption is never changed.
+// A tenant may create Machines of a class that allows adoption. To delete a virtual machine of another owner, the
+// tenant adopts it with a Machine. A virtual machine without the tag for adoption is never changed.
 //
 // Rule: azure-adopts-marked-only.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
@@ -121,16 +121,15 @@ func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 		for i, group := range []string{"network", "MACHINES"} {
 			offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), adoptableTags())
 			c.must(err)
-			for range 2 { // The second call is as after a crash.
+			for range 2 { // The second call simulates a retry after a crash.
 				c.must(adopt("b"+strconv.Itoa(i), offered))
 			}
 		}
 	})
 }
 
-// A user who can edit a class permits its Machines to adopt the instances of another cluster, which still exists. The
-// user then names a virtual machine in another resource group. The permission is limited to the resource group of the
-// class.
+// A user who can edit a class permits its Machines to adopt the instances of another existing cluster. The user then
+// names a virtual machine in another resource group. The permission is limited to the resource group of the class.
 //
 // Rule: former-identity-in-scope.
 func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
@@ -171,9 +170,9 @@ func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
 	})
 }
 
-// Azure, or an attacker who impersonates it, returns a link to the next page that points to another host. The attacker
-// wants to receive the access token. If the SDK follows the link itself, the driver also sends requests only to its own
-// endpoint. Every list has a maximum number of pages.
+// Azure, or an attacker who impersonates Azure, returns a next-page link to another host, to receive the access token.
+// The driver sends requests only to its own endpoint, even if the SDK follows the link. Every list has a maximum number
+// of pages.
 //
 // Rules: next-page-on-own-host, lists-bounded.
 func TestAttackListContinuesElsewhere(t *testing.T) {
@@ -214,7 +213,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 	}
 }
 
-// linkedLists is a transport that answers every list with an empty page and a link to the next one.
+// linkedLists answers every list with an empty page and a link to the next one.
 type linkedLists struct {
 	http.RoundTripper
 	link     string

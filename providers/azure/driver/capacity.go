@@ -19,9 +19,8 @@ import (
 // podsPerNode is the default maximum of the kubelet.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver. Azure's list of sizes contains the resources of each size, and whether the
-// subscription may use the size in the region and zone.
-// https://learn.microsoft.com/rest/api/compute/resource-skus/list
+// Capacity implements provider.Driver. Azure's list of sizes contains their resources, and whether the subscription may
+// use them in the region and zone. https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -62,8 +61,7 @@ func inLocation(sku *armcompute.ResourceSKU, location string) bool {
 	return slices.ContainsFunc(sku.Locations, func(l *string) bool { return strings.EqualFold(value(l), location) })
 }
 
-// checkAvailable returns an error for a size that the subscription cannot use in the region or zone of the
-// specification.
+// checkAvailable returns an error for a size that the subscription cannot use in the region or zone.
 func checkAvailable(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 	if s.Zone != "" {
 		has := slices.ContainsFunc(sku.LocationInfo, func(info *armcompute.ResourceSKULocationInfo) bool {
@@ -93,9 +91,8 @@ func checkAvailable(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 	return nil
 }
 
-// capacityOf returns the resources that a kubelet with default settings reports as allocatable on a virtual machine of
-// this size. The kubelet reserves 100 MiB of memory and a tenth of the disk. The memory that the operating system uses
-// is not known and not subtracted.
+// capacityOf returns the allocatable resources of a size with default kubelet settings. The kubelet reserves 100 MiB of
+// memory and a tenth of the disk. The memory of the operating system is unknown and not subtracted.
 func capacityOf(sku *armcompute.ResourceSKU, s *machine.Spec) provider.Capacity {
 	has := map[string]string{}
 	for _, capability := range sku.Capabilities {

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// clients contains the Azure clients of one account.
 type clients struct {
 	subscription string
 	endpoint     string
@@ -28,11 +27,10 @@ type clients struct {
 	raw        *arm.Client
 }
 
-// clients returns the clients for the credentials. They keep connections and access tokens.
+// clients returns cached clients for the credentials, with their connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	if withoutSecret(c) {
-		// All users with the same credentials share clients, even if their namespaces differ. Therefore, each call checks the
-		// namespace.
+		// Namespaces with the same credentials share clients, so each call must check the namespace.
 		a, err := parseCredentials(c)
 		if err == nil {
 			err = d.options.checkGrant(a, c.Namespace())
@@ -50,8 +48,7 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	})
 }
 
-// newClients returns new clients for an account. If the Resource Manager rejects the token, they call the function
-// refused.
+// newClients returns clients that call refused when the Resource Manager rejects their token.
 func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
@@ -64,8 +61,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The owner of the subscription must register the resource providers, because the registration needs more permissions
-	// than the management of machines.
+	// The owner of the subscription must register the resource providers. This needs more permissions than the
+	// management of machines.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	endpoint := d.options.Cloud.Services[cloud.ResourceManager].Endpoint
 	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(refused)}
@@ -93,8 +90,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}, nil
 }
 
-// onlyTo is a policy that rejects every request to another endpoint. The SDK takes the URL of a list's next page from
-// the response, and would send the access token to any host.
+// onlyTo is a policy that rejects requests to other endpoints. Otherwise, the SDK would send the access token to any
+// host that a next-page link names.
 type onlyTo string
 
 // Do implements policy.Policy.
@@ -105,8 +102,8 @@ func (endpoint onlyTo) Do(r *policy.Request) (*http.Response, error) {
 	return r.Next()
 }
 
-// onUnauthorized is a policy that calls a function whenever Azure rejects the access token. The SDK keeps a token until
-// it expires by the local clock, but Azure may consider it expired earlier.
+// onUnauthorized is a policy that calls a function when Azure rejects the access token. The SDK keeps a token until it
+// expires by the local clock, but Azure may reject it earlier.
 type onUnauthorized func()
 
 // Do implements policy.Policy.
@@ -122,15 +119,15 @@ func clientError() error {
 	return provider.Errorf(provider.Internal, "create an Azure client")
 }
 
-// Clouds returns the configurations of Microsoft's Azure clouds by name.
+// Clouds returns the configurations of Microsoft's clouds by name.
 func Clouds() map[string]cloud.Configuration {
 	return map[string]cloud.Configuration{
 		"AzurePublic": cloud.AzurePublic, "AzureGovernment": cloud.AzureGovernment, "AzureChina": cloud.AzureChina,
 	}
 }
 
-// PrivateCloud returns the configuration of a cloud that Microsoft does not operate. Both addresses are URLs with
-// https. If audience is empty, the endpoint is the audience.
+// PrivateCloud returns the configuration of a cloud that Microsoft does not operate. Both addresses are HTTPS URLs. The
+// default audience is the endpoint.
 func PrivateCloud(authority, endpoint, audience string) cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,

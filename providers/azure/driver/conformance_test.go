@@ -41,8 +41,8 @@ func TestTheDriverConforms(t *testing.T) {
 			c := test.open(t, test.change)
 			huge := &hugeAnswers{RoundTripper: c.transport}
 			c.transport = huge
-			// The call that creates a resource sets its tags, no list filters by tags, and the driver does not ask guests for
-			// addresses. The simulated Azure does not implement the other faults.
+			// The simulated Azure does not implement these faults. The call that creates a resource sets its tags, no
+			// list filters by tags, and the driver does not ask guests for addresses.
 			unsupported := []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,
 				conformance.GuestClaims, conformance.OperationFails, conformance.PartsInUse, conformance.PartsReserved}
 			if name != "at once" {
@@ -94,7 +94,7 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-// hugeAnswers is a transport that appends 256 MiB of white space to the responses of the Resource Manager.
+// hugeAnswers appends 256 MiB of white space to the responses of the Resource Manager.
 type hugeAnswers struct {
 	http.RoundTripper
 	on atomic.Bool
@@ -123,7 +123,7 @@ func (whiteSpace) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// behave changes the behavior of the fake Azure. The returned function restores the previous behavior.
+// behave changes the fake Azure and returns a function that restores it.
 func (c *cloud) behave(begin, end func(*fakeazure.Options)) (func(), error) {
 	c.Adjust(begin)
 	return func() { c.Adjust(end) }, nil
@@ -186,7 +186,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	return c.Inject(fault), nil
 }
 
-// launch creates a virtual machine without the driver, as a user's script would. It may be adopted.
+// launch creates an adoptable virtual machine without the driver, like a user's script.
 func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	c.launched++
 	all := adoptableTags()
@@ -242,7 +242,6 @@ func (c *cloud) call(ctx context.Context, method, path string, body any) error {
 	return c.send(ctx, method, path, body, nil)
 }
 
-// read sends a GET request and decodes the response into out.
 func (c *cloud) read(ctx context.Context, path string, out any) error {
 	return c.send(ctx, http.MethodGet, path, nil, out)
 }

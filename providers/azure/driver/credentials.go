@@ -20,7 +20,7 @@ const (
 	keyTenant       = "tenantID"
 	keySubscription = "subscriptionID"
 	keyClient       = "clientID"
-	// keySecret and keyCertificate exclude each other. If both are missing, the workload identity of the process is used.
+	// keySecret and keyCertificate are mutually exclusive. Without both, the workload identity of the process is used.
 	keySecret      = "clientSecret"
 	keyCertificate = "clientCertificate"
 )
@@ -32,7 +32,6 @@ var (
 
 const maxSecretBytes = 16 << 10
 
-// account is the checked content of a Secret.
 type account struct {
 	tenant, subscription, client string
 	secret                       string
@@ -40,8 +39,8 @@ type account struct {
 	key                          crypto.PrivateKey
 }
 
-// parseCredentials reads a Secret. It ignores white space around values, because Secrets created from files end in a
-// newline. Errors name the invalid key, but never contain its value.
+// parseCredentials trims white space, because Secrets created from files end with a newline. Errors name the invalid
+// key but never contain its value.
 func parseCredentials(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
@@ -84,7 +83,7 @@ func parseCredentials(c provider.Credentials) (account, error) {
 		return account{}, malformed("the key %q of the credentials is longer than %d bytes", keyCertificate, maxSecretBytes)
 	}
 	var err error
-	// The parser's error is dropped, because it may quote its input.
+	// The parser's error may quote its input, so it is dropped.
 	if a.certificates, a.key, err = azidentity.ParseCertificates(pem.Reveal(), nil); err != nil {
 		return account{},
 			malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
@@ -92,15 +91,15 @@ func parseCredentials(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// Grant allows credentials that contain neither a secret nor a certificate to use the workload identity of the process.
+// Grant allows a Secret without a client secret or certificate to use the workload identity of the process.
 type Grant struct {
 	// Namespace is the namespace of the Secret.
 	Namespace string
-	// Client is the ID of the application that the Secret names.
+	// Client is the ID of the application in the Secret.
 	Client string
 }
 
-// ParseGrant parses NAMESPACE/CLIENT-ID.
+// ParseGrant parses a text in the format NAMESPACE/CLIENT-ID.
 func ParseGrant(text string) (Grant, error) {
 	namespace, client, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || !uuidFormat.MatchString(client) {
@@ -110,15 +109,15 @@ func ParseGrant(text string) (Grant, error) {
 	return Grant{namespace, client}, nil
 }
 
-// withoutSecret reports whether credentials can only be used with the process's own workload identity.
+// withoutSecret reports whether the credentials need the workload identity of the process.
 func withoutSecret(c provider.Credentials) bool {
 	_, hasSecret := c.Get(keySecret)
 	_, hasCertificate := c.Get(keyCertificate)
 	return !hasSecret && !hasCertificate && !c.Empty()
 }
 
-// checkGrant returns nil if the account has its own secret or certificate, or may use the process's workload identity.
-// It also returns nil if the process has no workload identity, because the method token reports this error.
+// checkGrant returns an error if the account needs the process's workload identity without a grant. If the process has
+// no workload identity, it returns nil: the method token reports this error.
 func (o *Options) checkGrant(a account, namespace string) error {
 	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
 		return nil
@@ -159,7 +158,7 @@ func (o *Options) token(a account, client azcore.ClientOptions) (azcore.TokenCre
 		})
 	}
 	if err != nil {
-		// The error is dropped, because it may quote the credentials.
+		// The error may quote the credentials, so it is dropped.
 		return nil, provider.Errorf(provider.InvalidArgument, "the credentials cannot be used")
 	}
 	return token, nil

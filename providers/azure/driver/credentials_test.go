@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// newKey returns a private key, and the key with its certificate in the format of a Secret.
+// newKey returns a private key, and the content of a Secret with the key and its certificate.
 func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -45,7 +45,6 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	return key, out.String()
 }
 
-// list calls List with the credentials and returns the error.
 func (c *cloud) list(credentials provider.Credentials) error {
 	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster,
 		Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
@@ -63,7 +62,7 @@ func TestApplicationSignsInWithCertificate(t *testing.T) {
 	}
 }
 
-// Each new driver reads the token file again, so the token may change while the process runs.
+// The token may change while the process runs: each new driver reads the file again.
 func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 	key, _ := newKey(t)
 	const subject = "system:serviceaccount:machinist-system:machinist-provider-azure"
@@ -93,7 +92,6 @@ func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// If a Secret changes, a running driver uses the new content from the next call on.
 func TestDriverUsesRotatedCredentials(t *testing.T) {
 	key, certificate := newKey(t)
 	c := newCloud(t, func(o *fakeazure.Options) { o.Certificate = &key.PublicKey })

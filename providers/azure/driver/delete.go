@@ -21,9 +21,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Delete implements provider.Driver. The driver deletes the virtual machine first, and Azure deletes the interfaces,
-// addresses and disks together with it. Then Delete looks up the parts by name, and removes those that remain or that
-// an interrupted call of Create left behind.
+// Delete implements provider.Driver. Azure deletes the interfaces, addresses and disks with the virtual machine. Then
+// Delete finds remaining parts by name, including those of an interrupted Create.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -45,7 +44,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne deletes the virtual machine with a provider ID and its parts, and returns the resources that are left.
+// deleteOne deletes one virtual machine with its parts and returns what still exists.
 func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	at, err := c.locate(id)
 	if err != nil {
@@ -59,7 +58,7 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 		return nil, err
 	}
 	if !naming.IsOf(at.name, naming.Base(own.cluster, own.machine)) {
-		return nil, nil // It was adopted, so no part has a name that Create gave, or it never belonged to this machine.
+		return nil, nil // The machine was adopted, so its parts have other names, or it never belonged to this owner.
 	}
 	p, known := partsIn(at.name, scope)
 	if !known {
@@ -76,12 +75,10 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 	return []string{leftMachine(at)}, nil
 }
 
-// leftMachine describes a virtual machine that still exists.
 func leftMachine(at location) string { return "virtual machine " + at.name }
 
-// confirmedAbsent reports whether a virtual machine that a read did not find is really absent. A read may not find a
-// virtual machine that was created recently, but the response to a delete request always shows whether the machine
-// exists. Deleting by name is safe, because only machines of the owner have such a name.
+// confirmedAbsent reports whether a virtual machine is absent. A read may miss a new machine, but the response to a
+// delete request does not. Deleting by name is safe: only machines of the owner have such names.
 func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
@@ -94,8 +91,8 @@ func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error
 	return response != nil && response.StatusCode == http.StatusNoContent, nil
 }
 
-// deleteAll deletes all virtual machines of an owner, and all parts with the owner's names, in a resource group. If
-// group is empty, deleteAll searches the whole subscription. It returns the resources that are left.
+// deleteAll deletes all virtual machines and parts of an owner in a resource group, and returns what still exists. With
+// an empty group, it searches the whole subscription.
 func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left []string, err error) {
 	all, err := c.taggedVMs(ctx, group, own)
 	if err != nil {
@@ -153,7 +150,7 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left 
 	return left, nil
 }
 
-// terminate starts the deletion of a virtual machine of the owner, unless the machine is already being deleted.
+// terminate starts the deletion of the owner's virtual machine, unless it is already being deleted.
 func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, at location, own owner) error {
 	in, err := c.convert(vm)
 	if err != nil {
@@ -171,9 +168,8 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	return nil
 }
 
-// deleteParts starts the deletion of all parts that exist and returns these parts. If Azure does not delete a part
-// now, the result contains Azure's answer. Interfaces come first, because an address is in use as long as its
-// interface exists.
+// deleteParts starts the deletion of all parts and returns those that exist, with Azure's answer if it refuses.
+// Interfaces come first, because addresses are in use until their interfaces are gone.
 func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (left []string, err error) {
 	for _, name := range p.interfaces {
 		found, err := c.interfaces.Get(ctx, group, name, nil)
@@ -242,15 +238,13 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 	return left, nil
 }
 
-// isDeleting reports whether Azure is deleting a resource. A second delete request would be an unnecessary call and
-// might restart the deletion.
+// isDeleting reports whether Azure is deleting a resource. A second delete request might restart the deletion.
 func isDeleting[T ~string](state *T) bool {
 	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
-// belongsToAnother reports whether a part has a name of the owner, but the tags of another owner. Without tags, the
-// name decides: If the part has no tags, the name decides, because Azure does not guarantee that a disk has the tags
-// from the request that created it.
+// belongsToAnother reports whether a part has the tags of another owner. Without tags, the name decides: Azure may
+// create a disk without the requested tags.
 func (o owner) belongsToAnother(tags map[string]*string) bool {
 	if tags[provider.TagCluster] == nil && tags[provider.TagMachineUID] == nil {
 		return false
@@ -258,7 +252,7 @@ func (o owner) belongsToAnother(tags map[string]*string) bool {
 	return !o.owns(tags)
 }
 
-// usedBy returns a text for messages. It names the resource that uses an address.
+// usedBy names the resource that uses an address, for messages.
 func usedBy(c *armnetwork.IPConfiguration) string {
 	if c == nil || c.ID == nil {
 		return ""
@@ -266,12 +260,12 @@ func usedBy(c *armnetwork.IPConfiguration) string {
 	return fmt.Sprintf(" (in use by %.256s)", *c.ID)
 }
 
-// inUse reports whether a part cannot be deleted yet, because another resource that is being deleted uses it.
+// inUse reports whether a part cannot be deleted yet because of a resource that is being deleted.
 // https://learn.microsoft.com/azure/virtual-network/virtual-network-network-interface
 func inUse(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || response.StatusCode == http.StatusTooManyRequests {
-		return false // A quota of calls has the code OperationNotAllowed, too.
+		return false // An API quota also has the code OperationNotAllowed.
 	}
 	switch response.ErrorCode {
 	case "NicInUse", "NicReservedForAnotherVm", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted",
@@ -380,7 +374,6 @@ func (c *clients) list(ctx context.Context, group, vm string, own owner) (map[st
 	return found, nil
 }
 
-// each calls do for each page.
 func each[T any](ctx context.Context, pager *runtime.Pager[T], do func(T)) error {
 	ctx = httpapi.List(ctx)
 	for pager.More() {
@@ -393,7 +386,6 @@ func each[T any](ctx context.Context, pager *runtime.Pager[T], do func(T)) error
 	return nil
 }
 
-// groupIn returns the resource group of a resource ID in lower case.
 func groupIn(id string) string {
 	parsed, err := arm.ParseResourceID(id)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 )
 
-// tagDetached is a tag of an adopted machine. It lists the parts that Azure would have kept after the deletion of the
-// machine. Adopt writes the tag and Disown reads it.
+// tagDetached lists the parts of an adopted machine that Azure would have kept after its deletion. Adopt writes the tag
+// and Disown reads it.
 const tagDetached = "machinist-detached"
 
-// maxDetached is the maximum length of a tag's value. If the list is too long for a tag, its last parts are not
-// recorded. If the migration is then aborted, these parts keep the delete option "Delete".
+// maxDetached is the maximum length of a tag value. A longer list is cut. The missing parts keep the delete option
+// "Delete" if the migration is aborted.
 const maxDetached = 256
 
 // encodeDetached lists the parts that deleteOptionsChange changes.
@@ -45,9 +45,8 @@ func encodeDetached(p *armcompute.VirtualMachineProperties) string {
 	return strings.Join(parts, " ")
 }
 
-// restoreDetached returns the update that makes Azure keep the listed parts again when it deletes the machine. It
-// returns nil if the list names no part of the machine. The update does not include disks that have been detached in
-// the meantime.
+// restoreDetached returns the update that makes Azure keep the listed parts again, or nil if the machine has none of
+// them. It skips disks that were detached meanwhile.
 func restoreDetached(p *armcompute.VirtualMachineProperties, list string) *armcompute.VirtualMachineProperties {
 	if p == nil || list == "" {
 		return nil

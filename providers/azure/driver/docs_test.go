@@ -31,7 +31,6 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// The reference describes all fields of the specification and no others.
 func TestDocsDescribeEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
@@ -68,7 +67,6 @@ func TestDocsDescribeEveryField(t *testing.T) {
 	}
 }
 
-// The driver accepts the classes and credentials of the example fleet.
 func TestDriverAcceptsExamples(t *testing.T) {
 	objects, err := examples.Azure.Objects()
 	if err != nil {
@@ -104,7 +102,6 @@ func TestDriverAcceptsExamples(t *testing.T) {
 	}
 }
 
-// permissionsOf returns the provider's list of required permissions.
 func permissionsOf(t *testing.T) *permissions.Needs {
 	t.Helper()
 	text, err := os.ReadFile("../permissions.yaml")
@@ -118,8 +115,6 @@ func permissionsOf(t *testing.T) *permissions.Needs {
 	return needs
 }
 
-// The documentation shows the output of `machinist provider permissions azure`, and the additional actions that some
-// fields require.
 func TestDocsShowRole(t *testing.T) {
 	needs := permissionsOf(t)
 	_, text, _ := strings.Cut(page(t), "```json\n")
@@ -140,8 +135,7 @@ func TestDocsShowRole(t *testing.T) {
 	}
 }
 
-// runLifecycle creates, updates and deletes a machine with a role that allows the actions, and returns the first
-// error.
+// runLifecycle creates, updates and deletes a machine with a role that allows only these actions.
 func runLifecycle(t *testing.T, actions []string) error {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -190,7 +184,6 @@ func runLifecycle(t *testing.T, actions []string) error {
 	})
 }
 
-// waitUntil calls ask repeatedly until ask reports done or returns an error.
 func waitUntil(c *cloud, ask func() (bool, error)) (err error) {
 	c.Helper()
 	c.eventually("the operation ends", func() (bool, string) {
@@ -201,7 +194,6 @@ func waitUntil(c *cloud, ask func() (bool, error)) (err error) {
 	return err
 }
 
-// The role allows everything that the provider needs, and every action in it is needed.
 func TestProviderNeedsExactlyItsPermissions(t *testing.T) {
 	actions := permissionsOf(t).Actions
 	if len(actions) < 10 {
@@ -211,8 +203,7 @@ func TestProviderNeedsExactlyItsPermissions(t *testing.T) {
 		t.Errorf("with all actions: %v", err)
 	}
 	for i, action := range actions {
-		// The driver does not wait for compute operations today. The role still contains this action, because Azure's
-		// documentation of asynchronous operations requires it.
+		// The driver does not wait for compute operations today, but Azure's documentation requires this action.
 		if action == "Microsoft.Compute/locations/operations/read" {
 			continue
 		}

@@ -25,26 +25,26 @@ const Name = "azure"
 type Options struct {
 	// Cloud is the Azure cloud to use. Default: the public cloud.
 	Cloud cloud.Configuration
-	// PrivateCloud must be true for a cloud that Microsoft does not operate. If PrivateCloud is true, the SDK does not ask
-	// Microsoft whether the authority host is valid.
+	// PrivateCloud must be true for a cloud that Microsoft does not operate. Then the SDK does not ask Microsoft
+	// whether the authority host is valid.
 	PrivateCloud bool
-	// FederatedTokenFile is the file with the process's own workload identity: a Kubernetes token that Microsoft Entra
-	// accepts. The driver uses it for credentials that contain neither a secret nor a certificate. If no file is set, the
-	// driver refuses such credentials.
+	// FederatedTokenFile contains the process's own workload identity: a Kubernetes token that Microsoft Entra accepts.
+	// It is used for credentials without a secret or certificate. Without this file, the driver refuses such
+	// credentials.
 	FederatedTokenFile string
-	// WorkloadIdentityFor lists the grants to use that identity. By default there are none, because the three IDs in a
-	// Secret are not secret, and every user who knows them could use the token.
+	// WorkloadIdentityFor lists who may use that identity. Default: none. The three IDs in a Secret are not secret, so
+	// otherwise every user who knows them could use the token.
 	WorkloadIdentityFor []Grant
-	// Endpoints restrict the addresses to which the driver connects. Addresses in the URLs of Cloud are always allowed.
+	// Endpoints restrict the addresses that the driver connects to. The URLs of Cloud are always allowed.
 	Endpoints endpoints.Rules
-	// RootCAs are the certificate authorities to trust for Azure. Default: those of the system.
+	// RootCAs are trusted for Azure. Default: the system's certificate authorities.
 	RootCAs *x509.CertPool
-	// Transport sends all calls. Default: a transport that obeys Endpoints and RootCAs, and keeps connections for many
+	// Transport sends all calls. Default: a transport that obeys Endpoints and RootCAs and keeps connections for many
 	// parallel calls.
 	Transport http.RoundTripper
-	// CreateSettle is the time after which a creation whose response was lost or was an error can no longer take effect.
-	// Default: 2 minutes. All calls of one attempt use the same names. A second machine can exist only if a creation takes
-	// effect after the next attempt has begun. That machine is found by its tags and deleted.
+	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 2 minutes. All calls
+	// of an attempt use the same names. A second machine can exist only if a call takes effect after the next attempt
+	// began. This machine is found by its tags and deleted.
 	CreateSettle time.Duration
 }
 
@@ -64,7 +64,7 @@ var (
 	_ provider.Accounter = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It returns an error if an option is invalid.
+// New returns a driver without connecting to Azure. It returns an error for an invalid option.
 func New(o Options) (*Driver, error) {
 	if o.Cloud.ActiveDirectoryAuthorityHost == "" && o.Cloud.Services == nil {
 		o.Cloud = cloud.AzurePublic
@@ -101,8 +101,7 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. Create creates an address, an interface and a machine, one after the
-// other.
+// CallTimeout implements provider.Timeouter. Create creates an address, an interface and a machine one after the other.
 func (d *Driver) CallTimeout() time.Duration { return 90 * time.Second }
 
 // Validate implements provider.Driver.
@@ -120,7 +119,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return d.options.checkGrant(a, req.Class.Credentials.Namespace())
 }
 
-// owner identifies the cluster and the machine on whose behalf a call is made.
+// owner is the cluster and the machine of a call.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -134,12 +133,10 @@ func ownerOf(cluster string, m provider.Machine) (owner, error) {
 	return owner{cluster: cluster, machine: m}, nil
 }
 
-// owns reports whether the tags are those of the cluster and the machine.
 func (o owner) owns(tags map[string]*string) bool {
 	return value(tags[provider.TagCluster]) == o.cluster && value(tags[provider.TagMachineUID]) == string(o.machine.UID)
 }
 
-// value returns the value that p points to, or the zero value if p is nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -149,7 +146,6 @@ func value[T any](p *T) (v T) {
 
 func ref[T any](v T) *T { return &v }
 
-// orNil returns a pointer to v, or nil for the zero value.
 func orNil[T comparable](v T) *T {
 	var zero T
 	if v == zero {

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// translate returns a provider error for an error of the SDK. Its message contains only Azure's error code, because
-// the rest of Azure's answer may repeat what the request contained.
+// translate converts an error of the SDK. The message contains only Azure's error code, because the rest of the answer
+// may repeat the request.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -59,7 +59,6 @@ func translate(ctx context.Context, err error, attempted string) error {
 	return out
 }
 
-// contextError returns the code and message for a call whose context has ended.
 func contextError(ctx context.Context) (provider.Code, string) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return provider.Canceled, "the call was canceled"
@@ -67,7 +66,7 @@ func contextError(ctx context.Context) (provider.Code, string) {
 	return provider.DeadlineExceeded, "Azure did not answer in time"
 }
 
-// signInError returns the code and message for a response of the identity platform to a token request.
+// signInError maps a response of the identity platform to a token request.
 // https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow
 func signInError(status int) (provider.Code, string) {
 	switch {
@@ -79,10 +78,10 @@ func signInError(status int) (provider.Code, string) {
 	return provider.Unauthenticated, "the identity platform does not accept the credentials"
 }
 
-// classify maps Azure's responses to provider codes. If the error code is not in the list, the HTTP status decides.
-// InvalidArgument is only for errors in the specification itself. Causes that an administrator fixes in Azure
-// (policies, terms, registrations, missing resources) are FailedPrecondition. Every other 4xx is FailedPrecondition,
-// too, because a change of the specification may not help.
+// classify maps Azure's error codes to provider codes. For unknown error codes, the HTTP status decides.
+// InvalidArgument is only for errors in the specification itself. FailedPrecondition is for causes that an
+// administrator fixes in Azure: policies, terms, registrations, missing resources. All other 4xx responses are also
+// FailedPrecondition, because a change of the specification may not help.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/virtual-machines/error-messages
 func classify(e *azcore.ResponseError) (provider.Code, string) {
@@ -96,13 +95,13 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest",
 		"OverconstrainedZonalAllocationRequest",
 		"SkuNotAvailable", "SpotCapacityUnavailable", "CapacityReservationGroupFull", "NotAvailableForSubscription":
-		return named(provider.ResourceExhausted, "Azure has no capacity for it at present")
+		return named(provider.ResourceExhausted, "Azure has no capacity for this VM size at present")
 	case "QuotaExceeded", "ResourceQuotaExceeded", "PublicIPCountLimitReached", "ResourceCountExceedsLimitDueToTemplate",
 		"SubscriptionRequestsThrottled", "SubnetIsFull", "NetworkInterfaceCountLimitReached":
 		return named(provider.ResourceExhausted, "a quota of the subscription, or the subnet, is used up")
 	case "OperationNotAllowed":
-		// Azure uses this code both for an exceeded quota and for an operation that the state of the resource does not allow.
-		// Only the text distinguishes them.
+		// Azure uses this code for an exceeded quota, and for operations that the state of the resource does not allow.
+		// Only the text differs.
 		// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 		if strings.Contains(strings.ToLower(e.Error()), "quota") {
 			return named(provider.ResourceExhausted, "a quota of the subscription is used up")
@@ -137,7 +136,7 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation",
 		"LocationNotAvailableForResourceType",
 		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
-		// Azure also uses these codes if a feature must be enabled first. Only the text distinguishes these errors.
+		// Azure also uses these codes for features that must be enabled first. Only the text differs.
 		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli
 		if strings.Contains(strings.ToLower(e.Error()), "feature is not enabled") {
 			return named(provider.FailedPrecondition, "a required feature is not enabled for the subscription")
@@ -158,13 +157,12 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	case e.StatusCode >= 400:
 		return named(provider.FailedPrecondition, "Azure refuses the request")
 	}
-	// If Azure accepted the operation and reported its failure later, the HTTP status is below 400.
+	// The HTTP status of an accepted operation that failed later is below 400.
 	return named(provider.Internal, "the operation failed")
 }
 
-// azureAnswer returns the reason that Azure gives if it refuses to delete a resource now, as a text that follows the
-// name of the resource. For all other errors it returns an empty text. The answer contains no secret, because a
-// deletion sends only a name.
+// azureAnswer returns the text of Azure's refusal to delete a resource, to follow its name. For other errors, it is
+// empty. A deletion sends only a name, so the answer contains no secret.
 func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || absent(err) {
@@ -183,8 +181,7 @@ func azureAnswer(err error) string {
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// azureCode returns the code if it has the format of an Azure error code, so that messages contain no other text from
-// Azure.
+// azureCode returns only texts in the format of Azure error codes, so that messages contain no other text of Azure.
 func azureCode(code string) string {
 	invalid := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_'
@@ -195,7 +192,7 @@ func azureCode(code string) string {
 	return code
 }
 
-// retryAfter returns the wait time that the response asks for, or zero.
+// retryAfter returns the wait time in the response, or zero.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
@@ -204,7 +201,6 @@ func retryAfter(r *http.Response) time.Duration {
 	return httpapi.RetryAfter(r.Header)
 }
 
-// codeOf returns Azure's error code, or an empty text.
 func codeOf(err error) string {
 	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return response.ErrorCode
@@ -212,13 +208,13 @@ func codeOf(err error) string {
 	return ""
 }
 
-// absent reports whether Azure has answered that the resource or its resource group does not exist.
+// absent reports whether the resource or its resource group does not exist.
 func absent(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	return ok && response.StatusCode == http.StatusNotFound && response.ErrorCode != "SubscriptionNotFound"
 }
 
-// isDanglingReference reports whether Azure has answered that a resource which the request refers to does not exist.
+// isDanglingReference reports whether the request refers to a missing resource.
 func isDanglingReference(err error) bool {
 	code := codeOf(err)
 	return absent(err) || code == "InvalidResourceReference" || code == "LinkedInvalidPropertyId"

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// answer returns the error that the SDK creates for a response of Azure.
+// answer returns the SDK's error for a response of Azure.
 func answer(status int, code, message string, header ...string) error {
 	request, _ := http.NewRequest(http.MethodPut, "https://management.azure.com/x", nil)
 	response := &http.Response{
@@ -126,7 +126,7 @@ func TestRetryAfterAcceptsSecondsAndDates(t *testing.T) {
 	}
 }
 
-// Create must never return NotFound, because the missing resource is one that the request refers to, not the instance.
+// Create must never return NotFound: the missing resource is a reference of the request, not the instance.
 func TestCreateErrorNamesMissingReference(t *testing.T) {
 	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image",
 		"ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {

@@ -20,11 +20,9 @@ func lookup(req provider.CreateRequest) provider.GetRequest {
 	return provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID}
 }
 
-// gallery is the ID of an image in a compute gallery.
 const gallery = "/subscriptions/" + subscription +
 	"/resourceGroups/shared/providers/Microsoft.Compute/galleries/images/images/node/versions/1.0.0"
 
-// allParts returns all resources of a machine of the base specification.
 func allParts() []string {
 	return []string{
 		"virtualMachines/machines/vm", "networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0",
@@ -67,9 +65,8 @@ func TestThrottlingReturnsRetryAfter(t *testing.T) {
 	})
 }
 
-// A deletion of the same machine may remove its parts while Create is still running. In this case, the caller must call
-// Create again. However, if a resource that the class names does not exist, the error must report this as a mistake in
-// the class.
+// A concurrent deletion of the machine may remove its parts during Create. Then the caller must retry. But a missing
+// resource that the class names must be reported as an error of the class.
 func TestPartDeletedDuringCreateIsNotErrorOfClass(t *testing.T) {
 	missing := func(operation string) fakeazure.Fault {
 		return fakeazure.Fault{Operation: operation, Status: http.StatusNotFound, Code: "ResourceNotFound"}
@@ -122,7 +119,7 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 		restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
 		_, err = c.driver().Create(t.Context(), restricted)
 		if provider.CodeOf(err) != provider.ResourceExhausted ||
-			!strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
+			!strings.Contains(err.Error(), "no capacity for this VM size at present (SkuNotAvailable)") {
 			t.Errorf("unavailable size: got %v, want ResourceExhausted because of the capacity", err)
 		}
 		for _, code := range []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"} {
@@ -130,12 +127,12 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 				Code: code})
 			_, err = c.driver().Create(t.Context(), second)
 			if provider.CodeOf(err) != provider.ResourceExhausted ||
-				!strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
+				!strings.Contains(err.Error(), "no capacity for this VM size at present ("+code+")") {
 				t.Errorf("%s: got %v, want ResourceExhausted because of the capacity", code, err)
 			}
 			end()
 		}
-		// The failed creation has left its interface and address. The next attempt uses them.
+		// The next attempt reuses the interface and address of the failed one.
 		_, err = c.driver().Create(t.Context(), second)
 		c.must(err)
 		c.awaitGone(c.driver(), deletion(second))
@@ -173,7 +170,7 @@ func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 	})
 }
 
-// The call of Create ends before Azure creates the machine. A later Create or Delete must find it.
+// Create returns before Azure creates the machine. A later Create or Delete must find it.
 func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, after := range map[string]func(*cloud, provider.CreateRequest){
@@ -199,8 +196,8 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t, nil)
 				req := request("a", class())
-				// The timeout is long enough for the calls that precede the creation of the virtual machine, even on a slow host.
-				// The fault creates the virtual machine after Create has already returned.
+				// The timeout allows the calls before the creation, even on a slow host. The fault creates the virtual
+				// machine after Create has returned.
 				const timeout = 5 * time.Second
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: timeout, Times: 1})
 				short, cancel := context.WithTimeout(t.Context(), timeout)
@@ -221,8 +218,7 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	})
 }
 
-// If a process crashes between the creation of the interface and the creation of the machine, it leaves the interface
-// and its address behind.
+// A crash between the creation of the interface and of the machine leaves the interface and its address behind.
 func TestInterfaceLeftByCrash(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}
@@ -251,8 +247,8 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				// The change takes much longer than the time between two checks. A driver that restarted the deletion at each check
-				// would never see its end.
+				// The change takes longer than the interval between two checks. A driver that restarted the deletion at
+				// each check would never see its end.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
@@ -270,8 +266,7 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 	})
 }
 
-// Azure allows users to change the delete options of a machine, so parts can remain after its deletion. Delete removes
-// them.
+// Parts remain if a user changed the delete options of a machine.
 func TestDeleteRemovesRemainingPartsByName(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, scoped := range map[string]bool{"with a scope": true, "without a scope": false} {
@@ -353,7 +348,7 @@ func TestDriverAcceptsTermsOnlyIfClassAllows(t *testing.T) {
 		accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": withAccept}))
 		_, err := c.driver().Create(t.Context(), accepted)
 		c.must(err)
-		_, err = c.driver().Create(t.Context(), refused) // The subscription has accepted the terms now.
+		_, err = c.driver().Create(t.Context(), refused) // The subscription has accepted the terms meanwhile.
 		c.must(err)
 		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
 			t.Errorf("terms were accepted %d times, want 1", n)
@@ -364,7 +359,7 @@ func TestDriverAcceptsTermsOnlyIfClassAllows(t *testing.T) {
 	})
 }
 
-// A resource without tags belongs to Machinist only if it has a name that Machinist gave.
+// A resource without tags belongs to Machinist only if it has one of Machinist's names.
 func TestDeleteKeepsPartsOfOthers(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
@@ -375,7 +370,7 @@ func TestDeleteKeepsPartsOfOthers(t *testing.T) {
 		_, err = c.driver().Create(t.Context(), req)
 		c.must(err)
 		c.KeepParts()
-		c.must(remove(t.Context())) // Its interface and disk stay, without tags.
+		c.must(remove(t.Context())) // The interface and disk stay, without tags.
 		withoutSpec := req
 		withoutSpec.Class.Spec = nil
 		for _, del := range []provider.DeleteRequest{deletion(req), deletion(withoutSpec)} {

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Get implements provider.Driver. If the request contains a provider ID, Get returns the virtual machine even if it has
-// another owner, because the caller needs its tags for an adoption.
+// Get implements provider.Driver. By provider ID, it returns even a virtual machine of another owner, because an
+// adoption needs its tags.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	}
 	group := groupOf(req.Class.Spec)
 	if group != "" {
-		// The name from the first attempt is known. Unlike a list, a read by name returns a new machine without a delay.
+		// Read by the name of the first attempt, because a list may lack a new machine.
 		in, err := c.getInstance(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
@@ -70,7 +70,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		own.machine.UID, own.cluster)
 }
 
-// groupOf returns the resource group of a providerSpec, or an empty text.
+// groupOf returns the resource group of a providerSpec, or an empty string.
 func groupOf(raw []byte) string {
 	spec, err := machine.ParseSpec(raw)
 	if err != nil {
@@ -79,7 +79,6 @@ func groupOf(raw []byte) string {
 	return spec.ResourceGroup
 }
 
-// get reads one virtual machine with its power state.
 func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMachine, error) {
 	attempted := "get virtual machine " + at.name
 	out, err := c.vms.Get(ctx, at.group, at.name,
@@ -94,7 +93,6 @@ func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMach
 	return &out.VirtualMachine, nil
 }
 
-// getInstance reads one virtual machine and, if it runs, its addresses.
 func (c *clients) getInstance(ctx context.Context, at location) (*provider.Instance, error) {
 	vm, err := c.get(ctx, at)
 	if err != nil {
@@ -153,9 +151,8 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 	return all, nil
 }
 
-// publicAddress reads a public address, because the interface contains only the resource ID of the address. The
-// result is empty if there is no address yet, if it belongs to another subscription, or if the credentials may not
-// read it. A missing permission must not make the whole machine invisible.
+// publicAddress reads a public address, because an interface contains only its ID. The result is empty if there is no
+// address or it cannot be read. A missing permission must not make the whole machine invisible.
 func (c *clients) publicAddress(ctx context.Context, resourceID string) (string, error) {
 	id, err := arm.ParseResourceID(resourceID)
 	if err != nil || !strings.EqualFold(id.SubscriptionID, c.subscription) {
@@ -177,8 +174,8 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 	return value(found.Properties.IPAddress), nil
 }
 
-// taggedVMs returns the virtual machines in a resource group that have the tags of an owner. If group is empty,
-// taggedVMs searches the whole subscription.
+// taggedVMs returns the virtual machines with the tags of an owner in a resource group. With an empty group, it
+// searches the whole subscription.
 func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
 	var found []*armcompute.VirtualMachine
 	ctx = httpapi.List(ctx)
@@ -198,10 +195,9 @@ func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*ar
 	}
 }
 
-// List implements provider.Driver. List returns the virtual machines and then the parts that belong to no virtual
-// machine. Each page corresponds to one page of Azure, without the resources of other clusters. List never reads more
-// than the resource group of the specification, because a user who may write a class can confirm the removal of orphans
-// there.
+// List implements provider.Driver. It returns the virtual machines, and then parts without a virtual machine. A page
+// corresponds to one page of Azure without the resources of other clusters. List reads only the resource group of the
+// specification, because users who may write a class can confirm the removal of orphans there.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
@@ -241,11 +237,10 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper. List reads the resource group of the specification.
+// ListScope implements provider.Scoper. The scope is the resource group of the specification.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	if withoutSecret(class.Credentials) {
-		// If a namespace is not allowed to list the machines, it must not receive the list of another namespace that uses the
-		// same credentials.
+		// A namespace without permission must not receive the list of another namespace with the same credentials.
 		if a, err := parseCredentials(class.Credentials); err == nil {
 			if err := d.options.checkGrant(a, class.Credentials.Namespace()); err != nil {
 				return "", err
@@ -265,7 +260,7 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return a.subscription, err
 }
 
-// page reads one page of virtual machines: the first one, or the one that a link of the previous page points to.
+// page reads the first page of virtual machines, or the page at a link.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {
 	const attempted = "list virtual machines"
@@ -293,8 +288,7 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 
 func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
 
-// withoutDuplicates removes repeated resources from a page. The IDs are compared without regard to case, because Azure
-// may return the same ID in different cases.
+// withoutDuplicates removes repeated resources. It ignores case, because Azure may return an ID in different cases.
 func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	seen := make(map[string]bool, len(page))
 	return slices.DeleteFunc(page, func(r *T) bool {
@@ -307,14 +301,14 @@ func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	})
 }
 
-// isOwnEndpoint reports whether a link points to the endpoint that the clients use.
+// isOwnEndpoint reports whether a link points to the endpoint of the clients.
 func (c *clients) isOwnEndpoint(link string) bool {
 	to, err := url.Parse(link)
 	return err == nil && to.IsAbs() && httpapi.CheckLink(c.endpoint, link) == nil
 }
 
-// nextLink returns the link to the next page of a list. It returns an error for a link to another endpoint, because
-// access tokens must not be sent there.
+// nextLink returns the link to the next page. A link to another endpoint is an error, because access tokens must not be
+// sent there.
 func (c *clients) nextLink(attempted string, link *string) (string, error) {
 	next := value(link)
 	if next == "" {
@@ -326,8 +320,8 @@ func (c *clients) nextLink(attempted string, link *string) (string, error) {
 	return next, nil
 }
 
-// onePage reads the page that a link points to. A pager of the SDK can only continue from a previous page, so onePage
-// creates a previous page that contains only the link.
+// onePage reads the page at a link. A pager of the SDK can only continue from a page, so onePage first feeds it a page
+// that contains only the link.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
 		previous, err := json.Marshal(map[string]string{"nextLink": link})

@@ -30,7 +30,7 @@ const (
 	sshKey = sample.SSHKey
 )
 
-// TestMain runs more tests in parallel than there are processors, because the tests mostly wait for operations.
+// TestMain runs more parallel tests than there are processors, because they mostly wait for operations.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "12"); err != nil {
@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cloud is a fake Azure with its address and transport.
 type cloud struct {
 	*testing.T
 	*fakeazure.Azure
@@ -51,11 +50,10 @@ type cloud struct {
 	launched  int
 }
 
-// opener creates a fake Azure. The parameter change is a function that can modify the options of the fake.
+// opener creates a fake Azure. The function change can modify its options.
 type opener func(t *testing.T, change func(*fakeazure.Options)) *cloud
 
-// bothWays runs a test twice: against a fake Azure over HTTP, and against a fake Azure behind the fake servers of the
-// SDK.
+// bothWays runs a test over HTTP, and again behind the fake servers of the SDK.
 func bothWays(t *testing.T, test func(*testing.T, opener)) {
 	t.Helper()
 	for name, open := range map[string]opener{
@@ -78,7 +76,7 @@ func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return c
 }
 
-// newCloudBehindSDK creates a fake Azure whose clients send nothing over the network.
+// newCloudBehindSDK creates a fake Azure without network connections.
 func newCloudBehindSDK(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	t.Helper()
 	c := cloudOf(t, change)
@@ -100,7 +98,7 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
 }
 
-// driver returns a new driver without state, as if the process had been restarted.
+// driver returns a new driver without state, as after a restart.
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{
@@ -138,7 +136,6 @@ func class(changes ...any) provider.Class {
 
 const cluster = "cluster-a"
 
-// request returns the request that creates the instance of a Machine.
 func request(name string, class provider.Class) provider.CreateRequest {
 	m := machineOf(name)
 	return provider.CreateRequest{
@@ -171,10 +168,8 @@ func (c *cloud) eventually(condition string, ask func() (bool, string)) {
 	}
 }
 
-// adoptableTags returns the tags that allow the adoption of a virtual machine.
 func adoptableTags() map[string]string { return map[string]string{"machinist-adoptable": "true"} }
 
-// awaitGone calls Delete repeatedly until the result is Gone.
 func (c *cloud) awaitGone(d provider.Driver, req provider.DeleteRequest) {
 	c.Helper()
 	c.eventually("Delete reports Gone", func() (bool, string) {

@@ -13,44 +13,42 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These are the driver's own tags, in addition to those of package provider. Their names are in lower case, because
-// Azure ignores the case of tag names.
+// These are the driver's own tags, in addition to those of package provider. They are in lower case, because Azure
+// ignores case.
 const (
-	// tagSpec is a hash of the fields of the specification that cannot change in place.
+	// tagSpec is a hash of the fields that cannot change in place.
 	tagSpec = "machinist-spec"
-	// tagParts contains the parts of the machine, encoded by scopeOf.
+	// tagParts contains the parts of the machine in the format of scopeOf.
 	tagParts = "machinist-parts"
-	// tagNames lists the names of the specification's own tags, so that Update can remove a tag that the specification
-	// no longer has.
+	// tagNames lists the tags of the specification, so that Update can remove a tag that left the specification.
 	tagNames = "machinist-tag-names"
-	// tagVersion is the kubelet version for which the user data was rendered.
+	// tagVersion is the kubelet version of the user data.
 	tagVersion = "machinist-kubelet-version"
-	// tagResize is present while the size changes. It shows that the driver stopped the machine and must start it again.
+	// tagResize is present during a change of the size. It records that the driver stopped the machine and must start
+	// it again.
 	tagResize = "machinist-resize"
 )
 
-// location is the resource group and name of a virtual machine.
 type location struct{ group, name string }
 
-// The formats only ensure that the name of a resource group or virtual machine cannot change the path of a request.
+// These formats prevent a name from changing the path of a request.
 var (
 	groupFormat = regexp.MustCompile(`^[-\w.()]{1,90}$`)
 	nameFormat  = regexp.MustCompile(`^[A-Za-z0-9][-\w.]{0,63}$`)
 )
 
-// providerIDPrefix is the text that the Kubernetes cloud provider for Azure puts before a resource ID.
+// providerIDPrefix precedes a resource ID in the provider IDs of the Kubernetes cloud provider.
 const providerIDPrefix = "azure://"
 
-// providerID returns the ID in the form that the Kubernetes cloud provider writes to the Node. The resource group is
-// in lower case, because Azure does not return it in consistent case.
-// https://cloud-provider-azure.sigs.k8s.io/
+// providerID returns the ID that the Kubernetes cloud provider sets on the Node. The resource group is in lower case,
+// because Azure returns it in varying case. https://cloud-provider-azure.sigs.k8s.io/
 func providerID(subscription string, at location) string {
 	return fmt.Sprintf("%s/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s",
 		providerIDPrefix, strings.ToLower(subscription), strings.ToLower(at.group), at.name)
 }
 
-// locate parses a provider ID. The ID must be in the subscription of the credentials, so that a class cannot reach
-// another subscription.
+// locate parses a provider ID. Its subscription must be that of the credentials, so that a class cannot reach another
+// subscription.
 func (c *clients) locate(id string) (location, error) {
 	raw, found := strings.CutPrefix(id, providerIDPrefix)
 	if !found {
@@ -70,7 +68,6 @@ func (c *clients) locate(id string) (location, error) {
 	return location{group: parsed.ResourceGroupName, name: parsed.Name}, nil
 }
 
-// locationOf returns the resource group and the name of a virtual machine that was read from Azure.
 func (c *clients) locationOf(vm *armcompute.VirtualMachine) (location, error) {
 	parsed, err := arm.ParseResourceID(value(vm.ID))
 	if err != nil {
@@ -83,7 +80,6 @@ func (c *clients) locationOf(vm *armcompute.VirtualMachine) (location, error) {
 	return at, nil
 }
 
-// convert returns the instance for a virtual machine.
 func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, error) {
 	at, err := c.locationOf(vm)
 	if err != nil {
@@ -116,9 +112,8 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 	return in, nil
 }
 
-// stateOf combines Azure's two states: the state of the last operation on the resource, and the power state, which
-// only a read of one machine returns.
-// https://learn.microsoft.com/azure/virtual-machines/states-billing
+// stateOf combines the state of the last operation with the power state. Only a read of a single machine returns the
+// power state. https://learn.microsoft.com/azure/virtual-machines/states-billing
 func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	if vm.Properties == nil {
 		return provider.StatePending, ""
@@ -132,8 +127,8 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	}
 	switch power {
 	case "running":
-		// The last operation may have failed, for example because no agent reported in time. Only the Node shows whether
-		// the machine works.
+		// The last operation may have failed, for example because no agent reported in time. Only the Node shows
+		// whether the machine works.
 		return provider.StateRunning, ""
 	case "starting":
 		return provider.StatePending, ""
@@ -149,13 +144,12 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	return provider.StatePending, ""
 }
 
-// powerOf returns the power state, such as "running" or "deallocated", or an empty text if it is not known.
+// powerOf returns the power state, such as "running" or "deallocated", or an empty string if unknown.
 func powerOf(vm *armcompute.VirtualMachine) string {
 	return statusOf(vm, "PowerState/")
 }
 
-// failureOf returns a message with Azure's error code. Azure's own message is omitted, because it may repeat what the
-// request contained.
+// failureOf returns a message with Azure's error code. Azure's own message may repeat the request, so it is omitted.
 func failureOf(vm *armcompute.VirtualMachine) string {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if failure == "" {
@@ -164,9 +158,8 @@ func failureOf(vm *armcompute.VirtualMachine) string {
 	return "Azure could not create the virtual machine: " + azureCode(failure)
 }
 
-// stateCodeOf returns ResourceExhausted if Azure accepted the machine but had no capacity or quota for it. If Azure
-// reports the lack of capacity or quota immediately, Create returns the same code. For other failures the result is
-// empty.
+// stateCodeOf returns ResourceExhausted if an accepted machine failed for lack of capacity or quota, as Create does for
+// an immediate failure. Otherwise it is empty.
 func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if code, _ := classify(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {

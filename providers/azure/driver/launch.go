@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver. The driver creates public addresses, interfaces and then the virtual machine. The
-// names of all these follow from the token, so a later attempt finds the resources that an earlier one created.
+// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. Their names
+// follow from the token, so a later attempt finds them.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -50,8 +50,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return c.ownInstance(vm, own)
 }
 
-// ownInstance returns the instance for an existing virtual machine. It returns an error if the machine is being
-// deleted or belongs to another owner.
+// ownInstance converts an existing virtual machine. A machine that is being deleted or has another owner is an error.
 func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provider.Instance, error) {
 	in, err := c.convert(vm)
 	if err != nil {
@@ -67,13 +66,12 @@ func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provid
 	return in, nil
 }
 
-// maxTagDelay is how long Azure may show a virtual machine without the tags that it was created with. The limit is
-// generous, because the time is computed from two clocks that may differ by minutes.
+// maxTagDelay is how long Azure may show a new virtual machine without tags. The limit is generous, because the two
+// clocks may differ by minutes.
 const maxTagDelay = 10 * time.Minute
 
-// checkOwner returns nil for a virtual machine with the owner's tags. A virtual machine that has the owner's name and
-// no tags, and was created a short time ago, probably belongs to the owner, too: Aborted makes the caller ask again.
-// All others belong to another owner.
+// checkOwner returns nil for a virtual machine with the owner's tags. For a new machine with the owner's name and no
+// tags, it returns Aborted, so that the caller asks again. All others belong to another owner.
 func (c *clients) checkOwner(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {
@@ -87,8 +85,8 @@ func (c *clients) checkOwner(vm *armcompute.VirtualMachine, in *provider.Instanc
 		value(vm.Name))
 }
 
-// findExisting finds the virtual machine that an earlier call created. It finds a virtual machine of the same attempt
-// by its name, and a virtual machine of another attempt by its tags.
+// findExisting finds the virtual machine of an earlier call: by name for the same attempt, and by tags for another
+// attempt.
 func (c *clients) findExisting(ctx context.Context, o *vmRequest, own owner, token string) (*armcompute.VirtualMachine,
 	error) {
 	vm, err := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name})
@@ -107,7 +105,6 @@ func (c *clients) findExisting(ctx context.Context, o *vmRequest, own owner, tok
 	return nil, provider.Errorf(provider.NotFound, "machine %s has no virtual machine", own.machine.UID)
 }
 
-// launch creates all parts and then the virtual machine.
 func (c *clients) launch(ctx context.Context, o *vmRequest) (*armcompute.VirtualMachine, error) {
 	interfaces := make([]string, len(o.spec.NetworkInterfaces))
 	for i := range interfaces {
@@ -132,7 +129,7 @@ func (c *clients) launch(ctx context.Context, o *vmRequest) (*armcompute.Virtual
 	return vm, err
 }
 
-// launchInterface creates one interface with its public address and returns the ID of the interface.
+// launchInterface creates one interface with its public address and returns the interface ID.
 func (c *clients) launchInterface(ctx context.Context, o *vmRequest, i int) (string, error) {
 	field, publicIPID := "networkInterfaces", ""
 	if o.spec.NetworkInterfaces[i].PublicIP {
@@ -163,7 +160,7 @@ func (c *clients) launchInterface(ctx context.Context, o *vmRequest, i int) (str
 	return value(nic.ID), nil
 }
 
-// addressRemoved reports whether the public address of an interface no longer exists, although it was already created.
+// addressRemoved reports whether the public address of an interface was created but no longer exists.
 func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	if !o.spec.NetworkInterfaces[i].PublicIP {
 		return false
@@ -172,20 +169,19 @@ func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool 
 	return absent(err)
 }
 
-// interfaceRemoved reports whether an interface no longer exists, although it was already created.
+// interfaceRemoved reports whether an interface was created but no longer exists.
 func (c *clients) interfaceRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	_, err := c.interfaces.Get(ctx, o.spec.ResourceGroup, interfaceName(o.name, i), nil)
 	return absent(err)
 }
 
-// removedMeanwhile returns the error for a part that was deleted during the creation of the machine. Either the machine
-// is being deleted, or another client deleted the part.
+// removedMeanwhile returns the error for a part that was deleted during Create. Either the machine is being deleted, or
+// another client deleted the part.
 func removedMeanwhile(attempted string) error {
 	return provider.Errorf(provider.Aborted, "%s: a part of the machine was deleted meanwhile", attempted)
 }
 
-// put creates the virtual machine and returns it as soon as Azure has accepted the request. It never changes an
-// existing one.
+// put creates the virtual machine and returns when Azure has accepted the request. It never changes an existing one.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*armcompute.VirtualMachine, error) {
 	attempted := "create virtual machine " + o.name + " of size " + o.spec.VMSize
@@ -209,15 +205,14 @@ func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*
 	}
 	vm := &armcompute.VirtualMachine{}
 	if err := json.Unmarshal(body, vm); err != nil {
-		// Azure accepted the request, so the code of this error must not imply that no machine was created.
+		// Azure accepted the request, so the code must not imply that no machine was created.
 		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": the answer of Azure cannot be read",
 			Cause: err}
 	}
 	return vm, nil
 }
 
-// operationError translates an error of an operation that Azure had accepted. A NotFound from such an operation means
-// that the part itself was deleted.
+// operationError translates the error of an accepted operation. NotFound means that the part itself was deleted.
 func operationError(ctx context.Context, err error, attempted, field string) error {
 	if absent(err) {
 		return removedMeanwhile(attempted)
@@ -225,7 +220,7 @@ func operationError(ctx context.Context, err error, attempted, field string) err
 	return createError(ctx, err, attempted, field)
 }
 
-// createError translates an error and adds the field that caused it, if Azure's error code shows it.
+// createError also adds the field that caused the error, if Azure's error code shows it.
 func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	switch codeOf(err) {
@@ -239,7 +234,7 @@ func createError(ctx context.Context, err error, attempted, field string) error 
 		field = "location"
 	}
 	if e, ok := errors.AsType[*provider.Error](out); ok && e.Code == provider.NotFound {
-		// The missing resource is one that the request refers to. NotFound would mean that the instance does not exist.
+		// The missing resource is a reference of the request. NotFound would mean that the instance does not exist.
 		e.Code, e.Message = provider.FailedPrecondition, attempted+": a resource that the request refers to does not exist ("+
 			azureCode(codeOf(err))+")"
 	}
@@ -249,16 +244,15 @@ func createError(ctx context.Context, err error, attempted, field string) error 
 	return withField(out, field)
 }
 
-// needsTerms reports whether Azure refused a machine because the terms of its image are not accepted.
+// needsTerms reports whether the terms of the image must be accepted first.
 func needsTerms(err error) bool {
 	code := codeOf(err)
 	return code == "MarketplacePurchaseEligibilityFailed" || code == "ResourcePurchaseValidationFailed"
 }
 
-// minPoll is the minimum time between two polls of an operation.
 const minPoll = 100 * time.Millisecond
 
-// await polls an operation, at the interval that Azure asks for, until it ends.
+// await polls an operation until it ends, at the interval that Azure requests.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 func await[T any](ctx context.Context, poller *runtime.Poller[T]) (T, error) {
 	var none T
@@ -281,5 +275,5 @@ func await[T any](ctx context.Context, poller *runtime.Poller[T]) (T, error) {
 	return poller.Result(ctx)
 }
 
-// sameGroup reports whether two names mean the same resource group. Azure ignores the case of the names.
+// sameGroup compares the names of resource groups. Azure ignores their case.
 func sameGroup(a, b string) bool { return strings.EqualFold(a, b) }

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// These are the kinds of parts. List returns them after the virtual machines. Otherwise it could report the parts of a
-// machine that is created during the list as leftovers.
+// These are the kinds of parts. List returns parts after virtual machines. Otherwise it could report the parts of a
+// machine that is just being created.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -24,8 +24,7 @@ const (
 
 func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
 
-// cutContinue parses a continue token. The token points to a page with parts of the given kind. If kind is empty, the
-// token points to a page of virtual machines. An empty link means the first page.
+// cutContinue parses a continue token. An empty kind stands for virtual machines, and an empty link for the first page.
 func cutContinue(at string) (kind, link string) {
 	kind, link, found := strings.Cut(at, " ")
 	if found && slices.Contains(partKinds(), kind) {
@@ -34,8 +33,8 @@ func cutContinue(at string) (kind, link string) {
 	return "", at // A link contains no space.
 }
 
-// continueAt returns the token for the next page. This is either the next page of the same kind, or the first page of
-// the next kind. At the end it is empty.
+// continueAt returns the token for the next page of the same kind, or for the first page of the next kind. At the end
+// it is empty.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {
@@ -43,25 +42,22 @@ func continueAt(kind, link string) string {
 		}
 		return kind + " " + link
 	}
-	// An empty kind stands for the virtual machines. In this case, slices.Index returns -1, so the result is the first
-	// kind of parts.
+	// For virtual machines, slices.Index returns -1, so the first kind of parts follows.
 	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
 		return partKinds()[next] + " "
 	}
 	return ""
 }
 
-// leftoverPage reads one page of the parts of a kind, and returns the cluster's parts that belong to no virtual
-// machine.
+// leftoverPage reads one page of a kind, and returns the cluster's parts without a virtual machine.
 func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover,
 	next string, err error) {
 	attempted := "list " + kind
 	if link != "" && !c.isOwnEndpoint(link) {
 		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the continue token does not point to Azure", attempted)
 	}
-	// Add only those parts that have the tag of the cluster, and whose names belong to the machine in their tags. The name
-	// must match, because users and backup services copy tags from one disk to another, and Delete finds parts by their
-	// names.
+	// A part needs the tag of the cluster and a name that matches the machine in its tags. Users and backup services
+	// copy tags to other disks, and Delete finds parts by name.
 	add := func(id, name *string, tags map[string]*string, created *time.Time) {
 		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
 		namespace, machineName, _ := strings.Cut(key, "/")
@@ -69,7 +65,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
 			return
 		}
-		// The IDs are compared without regard to case, because Azure may return the same ID in different cases.
+		// Azure may return the same ID in different cases.
 		part := strings.ToLower(value(id))
 		if slices.ContainsFunc(all, func(l provider.Leftover) bool { return l.ID == part }) {
 			return

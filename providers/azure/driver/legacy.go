@@ -16,18 +16,17 @@ import (
 
 var _ provider.Importer = (*Driver)(nil)
 
-// translation translates one description of an old system into a providerSpec.
+// translation translates the description of an old system into a providerSpec.
 type translation struct {
 	source string
 	old    *legacy.Object
-	// credentials contains the credentials under the keys that this provider expects in a Secret.
+	// credentials has the keys of this provider's Secret.
 	credentials map[string][]byte
 	facts       facts
 	spec        machine.Spec
 }
 
-// Import implements provider.Importer. If the description leaves a setting to the old system, Import uses the value in
-// the facts of an instance.
+// Import implements provider.Importer. It takes the old system's defaults from the facts of an instance.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	t, err := newTranslation(req.Legacy, req.Facts)
 	if err != nil {
@@ -59,8 +58,7 @@ func blocked(all []provider.Finding) bool {
 	return slices.ContainsFunc(all, func(f provider.Finding) bool { return f.Level == provider.FindingBlocker })
 }
 
-// newTranslation parses a description, and reads the credentials from the description and from the Secret of the old
-// system.
+// newTranslation reads credentials from the description and from the old system's Secret.
 func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
@@ -82,7 +80,7 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	return t, nil
 }
 
-// setCommonFields sets the fields that exist in the descriptions of all systems.
+// setCommonFields sets the fields that all systems have.
 func (t *translation) setCommonFields() {
 	if len(t.spec.NetworkInterfaces) == 1 && len(t.facts.Interfaces) > 0 {
 		// The default of the old system may differ from the default of this provider.
@@ -112,8 +110,7 @@ func (t *translation) setCommonFields() {
 	}
 }
 
-// id returns the resource ID for names in an old description. Names that are IDs already, and empty names, stay as
-// they are.
+// id returns the resource ID for names in an old description. IDs and empty names are returned unchanged.
 func (t *translation) id(group, kind string, names ...string) string {
 	if names[len(names)-1] == "" || strings.HasPrefix(strings.ToLower(names[0]), "/subscriptions/") {
 		return names[0]
@@ -127,8 +124,8 @@ func (t *translation) id(group, kind string, names ...string) string {
 	return path
 }
 
-// tags returns the tags of new machines. It omits the tags by which a garbage collector of the old system finds its
-// resources, and the tag that contains the UID of an old Machine.
+// tags returns the tags of new machines. It omits the tags that a garbage collector of the old system looks for, and
+// the UID of an old Machine.
 func (t *translation) tags(description *legacy.Object) map[string]string {
 	all := description.Map("tags")
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -160,7 +157,7 @@ func (t *translation) tags(description *legacy.Object) map[string]string {
 	return all
 }
 
-// int32Of returns a number limited to the range of int32, which is far larger than any limit of the specification.
+// int32Of limits a number to the range of int32, which exceeds all limits of the specification.
 func int32Of(o *legacy.Object, name string) int32 {
 	return int32(max(math.MinInt32, min(math.MaxInt32, o.Int(name)))) //nolint:gosec // The limits above ensure the range.
 }

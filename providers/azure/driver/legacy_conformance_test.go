@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// oldSpecs returns descriptions of machines in the resource group of the tests, in the format of each system.
 func oldSpecs() map[string]string {
 	kubermatic := `{"subscriptionID":"` + subscription + `","tenantID":{"value":"` + tenant + `"},"clientID":"` + application +
 		`","clientSecret":"` + secret + `","location":"westeurope","resourceGroup":"machines","vmSize":"Standard_D2s_v5",` +
@@ -44,7 +43,7 @@ func oldSpecs() map[string]string {
 	}
 }
 
-// machine.k8s.io and its variants store the credentials in the description instead.
+// oldSecret is empty for machine.k8s.io and its variants, which store the credentials in the description.
 func oldSecret(source string) provider.Credentials {
 	switch source {
 	case provider.SourceGardener:
@@ -70,8 +69,7 @@ func legacies() (all []provider.Legacy) {
 	return all
 }
 
-// If the system is machine.openshift.io, machine.k8s.io or a variant of it, Azure keeps the parts when the machine is
-// deleted.
+// launchLegacy lets Azure keep the parts of a deleted machine, except for machine.sapcloud.io.
 func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{"team": "blue", "machinist-adoptable": "true"} // An administrator permits the adoption.
@@ -180,8 +178,7 @@ func (c *cloud) tagsAndOptions(ctx context.Context, providerID string) (map[stri
 	return out, nil
 }
 
-// collectorTags returns the tag names that the collector of machine.sapcloud.io looks for, in the format of
-// tagsAndOptions.
+// collectorTags returns the tags that the collector of machine.sapcloud.io looks for, in the format of tagsAndOptions.
 func collectorTags() []string {
 	return []string{"kubernetes.io-role-node", "nic/kubernetes.io-role-node", "disk/kubernetes.io-role-node"}
 }

@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// oldKeys returns the names that old systems use for a key of this provider, the newest first.
+// oldKeys returns the old systems' names for a key of this provider, the newest first.
 func oldKeys(key string) []string {
 	return map[string][]string{
 		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id"},
@@ -16,9 +16,8 @@ func oldKeys(key string) []string {
 	}[key]
 }
 
-// readCredentials reads the credentials from the description, if the system keeps them there, and from the old system's
-// Secret. If the Secret contains no client secret, the old system used a workload identity. In this case, a flag of the
-// provider must allow it.
+// readCredentials reads the credentials from the description and the old system's Secret. Without a client secret, the
+// old system used a workload identity, which a flag of the provider must allow.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// roleTags is the prefix of the tags by which the collector of machine.sapcloud.io finds its resources.
+	// roleTags is the prefix of tags that the collector of machine.sapcloud.io looks for.
 	roleTags = "kubernetes.io-role-"
 	// machineUIDTag contains the UID of the Machine of machine.k8s.io, machines.k8s.io or cluster.k8s.io.
 	machineUIDTag = "Machine-UID"
@@ -41,9 +41,8 @@ type facts struct {
 // maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. Locate searches the resource group that the description names, because old
-// systems name a virtual machine after its Machine. It ignores machines of another cluster in the same group if their
-// tags name that cluster.
+// Locate implements provider.Importer. It searches the resource group in the description, because old systems name a
+// virtual machine after its Machine. It ignores machines whose tags name another cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -57,8 +56,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	// List the parts before the machines. If a part is created after the list of parts was read, it belongs to a new
-	// machine. The result does not contain this machine either.
+	// List the parts before the machines. A part that is created later belongs to a new machine, which the result also
+	// omits.
 	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
 		if err != nil {
@@ -121,7 +120,6 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	return found, nil
 }
 
-// allPages returns the resources of all pages.
 func allPages[T any](ctx context.Context,
 	read func(ctx context.Context, link string) (page []*T, next string, err error)) (all []*T, err error) {
 	ctx = httpapi.List(ctx)
@@ -140,7 +138,7 @@ func allPages[T any](ctx context.Context,
 	}
 }
 
-// mayHaveCreated reports whether the old system may have created a machine with the tags.
+// mayHaveCreated reports whether the old system may have created a machine with these tags.
 func (t *translation) mayHaveCreated(tags map[string]*string) bool {
 	if t.source != provider.SourceGardener && t.source != provider.SourceOpenShift {
 		return tagValue(tags, machineUIDTag) != ""
@@ -154,7 +152,7 @@ func (t *translation) mayHaveCreated(tags map[string]*string) bool {
 	return true
 }
 
-// hasRoleTag reports whether the collector of machine.sapcloud.io would collect a resource with the tags.
+// hasRoleTag reports whether the collector of machine.sapcloud.io would collect a resource with these tags.
 func hasRoleTag(tags map[string]*string) bool {
 	for key := range tags {
 		if strings.HasPrefix(strings.ToLower(key), roleTags) {
@@ -174,7 +172,6 @@ func tagValue(tags map[string]*string, name string) string {
 	return ""
 }
 
-// factsOf returns the facts of a machine and its interfaces in JSON.
 func factsOf(vm *armcompute.VirtualMachine, parts map[string]*armnetwork.Interface) []byte {
 	p := vm.Properties
 	if p == nil {
@@ -210,7 +207,7 @@ func factsOf(vm *armcompute.VirtualMachine, parts map[string]*armnetwork.Interfa
 	}
 	raw, err := json.Marshal(f)
 	if err != nil || len(raw) > maxFactsBytes {
-		// If an SSH key is long or there are many pools, the facts are too large. The user must then set these fields.
+		// A long SSH key or many pools can exceed the limit. The user must then set these fields.
 		f.SSHPublicKey, f.Interfaces = "", nil
 		if raw, err = json.Marshal(f); err != nil || len(raw) > maxFactsBytes {
 			return nil

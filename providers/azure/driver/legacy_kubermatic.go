@@ -77,6 +77,6 @@ func (t *translation) kubermaticImage() {
 	}
 	if t.spec.Image.GalleryImageID == "" && t.spec.Image.Marketplace == nil && t.facts.Image == nil {
 		old.Report(provider.FindingBlocker, provider.FindingRequiredField, "imageReference",
-			"the old system chooses the image, and no instance shows it; set image with an override")
+			"the old system chooses the image, and no existing instance shows the image; set image with an override")
 	}
 }

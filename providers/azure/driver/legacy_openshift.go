@@ -129,8 +129,7 @@ func (t *translation) openShiftNetwork() {
 	t.spec.NetworkInterfaces = []machine.NetworkInterface{n}
 }
 
-// pools returns the backend pools of a load balancer that an instance uses. The description names only the load
-// balancer.
+// pools returns the backend pools that an instance uses, because the description names only the load balancer.
 func (t *translation) pools(field, group, balancer string) (found []string) {
 	for _, n := range t.facts.Interfaces {
 		for _, id := range n.LoadBalancerBackendPoolIDs {

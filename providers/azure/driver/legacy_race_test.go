@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// interceptor is a transport that calls do immediately before it sends the first update of a virtual machine.
+// interceptor calls do immediately before it sends the first update of a virtual machine.
 type interceptor struct {
 	http.RoundTripper
 	done atomic.Bool
@@ -24,8 +24,7 @@ func (m *interceptor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(r)
 }
 
-// Between the read and the change, another owner can take over a machine, for example another installation that
-// adopts it.
+// Another owner can adopt a machine between the read and the change.
 func TestImporterKeepsTagsOfNewOwner(t *testing.T) {
 	r := request("a", class())
 	for name, change := range map[string]func(provider.Importer, string) error{

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Release implements provider.Importer. Release changes the machine last, so that its tags prove that all parts have
-// been changed.
+// Release implements provider.Importer. It changes the machine last, so that its tags prove that all parts were
+// changed.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -49,9 +49,8 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 	})
 }
 
-// releaseParts removes the collector's tags from the interfaces and disks of a machine. It ignores volumes of pods,
-// because the old system does not manage them. Azure has no conditional update of these tags. Therefore, each tag is
-// changed immediately after the read.
+// releaseParts removes the collector's tags from interfaces and disks, but not from volumes of pods, which the old
+// system does not manage. Azure has no conditional update of these tags, so each change immediately follows a read.
 func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachine) error {
 	for _, id := range interfacesOf(vm) {
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
@@ -117,7 +116,7 @@ func withoutRoleTags(tags map[string]*string) map[string]*string {
 	return out
 }
 
-// Disown implements provider.Importer. Disown also restores the delete options that Adopt changed.
+// Disown implements provider.Importer. It also restores the delete options that Adopt changed.
 func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -161,7 +160,7 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	})
 }
 
-// changeVM changes a virtual machine if it has not changed since it was read.
+// changeVM fails if the virtual machine has changed since it was read.
 func (c *clients) changeVM(ctx context.Context, at location, vm *armcompute.VirtualMachine,
 	change armcompute.VirtualMachineUpdate) error {
 	if _, err := c.vms.BeginUpdate(ctx, at.group, at.name, change,
@@ -171,8 +170,7 @@ func (c *clients) changeVM(ctx context.Context, at location, vm *armcompute.Virt
 	return nil
 }
 
-// retryOnConflict calls change up to three times. It repeats the call if the resource was modified after change had
-// read it.
+// retryOnConflict calls change up to three times, while the resource is modified between its read and its write.
 func retryOnConflict(change func() error) error {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {

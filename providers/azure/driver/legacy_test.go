@@ -16,7 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "update the golden files")
 
-// facts contains the facts of a running machine of the old systems.
 const facts = `{"adminUsername":"somebody","sshPublicKey":"` + sshKey + `","clusterTags":{"kubernetes.io_cluster.infra":"owned"},` +
 	`"interfaces":[{"subnetID":"` + subnet + `","ipForwarding":true,"loadBalancerBackendPoolIDs":["/subscriptions/` + subscription +
 	`/resourceGroups/network/providers/Microsoft.Network/loadBalancers/infra/backendAddressPools/workers"]}]}`
@@ -71,7 +70,6 @@ func TestImportMatchesGoldenFiles(t *testing.T) {
 	}
 }
 
-// Import reports a separate finding for each field that it cannot translate.
 func TestImportReportsLostFields(t *testing.T) {
 	d := newDriver(t)
 	for name, test := range map[string]struct{ source, from, to, want string }{

@@ -20,7 +20,6 @@ type agreement struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 }
 
-// acceptTerms accepts the current terms of a plan for the subscription.
 func (c *clients) acceptTerms(ctx context.Context, plan *machine.Plan) error {
 	attempted := "accept the terms of plan " + plan.Name
 	var terms agreement

@@ -14,23 +14,21 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// maxUserDataBytes is the size of custom data that Azure accepts, before it is encoded.
+// maxUserDataBytes is Azure's limit for custom data before its encoding.
 // https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxUserDataBytes = 65535
 
-// vmRequest describes one virtual machine to create.
 type vmRequest struct {
 	spec         machine.Spec
 	subscription string
 	name         string
 	// tags are Machinist's own tags, which every part has.
-	tags map[string]string
-	// version is the kubelet version.
+	tags     map[string]string
 	version  string
 	userData []byte
 }
 
-// specHash returns a hash of the fields that cannot change in place.
+// specHash hashes the fields that cannot change in place.
 func specHash(s machine.Spec) string {
 	s.Tags, s.VMSize, s.Resize = nil, "", ""
 	if s.Image.Plan != nil {
@@ -40,13 +38,12 @@ func specHash(s machine.Spec) string {
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return "" // Not possible: ParseSpec refuses the numbers that JSON cannot represent.
+		return "" // ParseSpec refuses numbers that JSON cannot represent.
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:12])
 }
 
-// partTags returns the tags of a disk, an interface or an address.
 func (o *vmRequest) partTags() map[string]*string {
 	all := map[string]*string{}
 	for _, tags := range []map[string]string{o.spec.Tags, o.tags} {
@@ -57,7 +54,6 @@ func (o *vmRequest) partTags() map[string]*string {
 	return all
 }
 
-// machineTags returns the tags of the virtual machine.
 func (o *vmRequest) machineTags() map[string]*string {
 	all := o.partTags()
 	all[tagSpec], all[tagParts] = ref(specHash(o.spec)), ref(scopeOf(&o.spec))
@@ -70,7 +66,6 @@ func (o *vmRequest) machineTags() map[string]*string {
 	return all
 }
 
-// zones returns the zones of all zonal resources.
 func (o *vmRequest) zones() []*string {
 	if o.spec.Zone == "" {
 		return nil
@@ -253,7 +248,7 @@ func (o *vmRequest) identity() *armcompute.VirtualMachineIdentity {
 	return out
 }
 
-// ownTags returns the given tags with the three tags of the provider contract, even if a request lacks one of them.
+// ownTags adds the three tags of the provider contract, even if the request lacks them.
 func (o owner) ownTags(given map[string]string) map[string]string {
 	all := maps.Clone(given)
 	if all == nil {

@@ -15,12 +15,11 @@ func dataDiskName(vm string, lun int32) string {
 	return fmt.Sprintf("%s-data-%d", vm, lun)
 }
 
-// parts are the names of the resources that are created for a virtual machine and must be deleted with it.
+// parts are the names of the resources that are created and deleted with a virtual machine.
 type parts struct {
 	interfaces, publicIPs, disks []string
 }
 
-// partsOf returns the parts of a virtual machine with the specification.
 func partsOf(vm string, s *machine.Spec) parts {
 	p := parts{disks: []string{osDiskName(vm)}}
 	for i, n := range s.NetworkInterfaces {
@@ -35,8 +34,7 @@ func partsOf(vm string, s *machine.Spec) parts {
 	return p
 }
 
-// scopeOf encodes the parts of a machine as a short text, which the driver stores in the scope of the instance and in a
-// tag.
+// scopeOf encodes the parts of a machine as a short text, for the scope of the instance and a tag.
 func scopeOf(s *machine.Spec) string {
 	scope := []string{"n" + strconv.Itoa(len(s.NetworkInterfaces))}
 	for i, n := range s.NetworkInterfaces {
@@ -50,7 +48,7 @@ func scopeOf(s *machine.Spec) string {
 	return strings.Join(scope, ".")
 }
 
-// partsIn decodes a result of scopeOf. It returns false if the text is not a result of scopeOf.
+// partsIn decodes a result of scopeOf. It returns false for any other text.
 func partsIn(vm, scope string) (parts, bool) {
 	p := parts{disks: []string{osDiskName(vm)}}
 	fields := strings.Split(scope, ".")

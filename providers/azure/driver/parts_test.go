@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// leftovers lists the resources of a cluster. It returns the name suffixes of the leftover parts, and the instances.
+// leftovers returns the name suffixes of the cluster's leftover parts, and its instances.
 func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string, instances []provider.Instance) {
 	c.Helper()
 	d := c.driver()
@@ -35,8 +35,7 @@ func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string,
 	}
 }
 
-// destroy deletes all virtual machines whose names begin with the given text. Like a user in the portal, it does not
-// use the driver.
+// destroy deletes virtual machines by name prefix without the driver, like a user in the portal.
 func (c *cloud) destroy(name string) {
 	c.Helper()
 	for _, r := range c.Resources() {
@@ -147,8 +146,8 @@ func TestClassesOfResourceGroupShareListScope(t *testing.T) {
 	}
 }
 
-// A user who can edit a class enters a providerSpec without a valid resource group. The user wants to confirm the
-// removal of orphans in other resource groups of the subscription.
+// A user enters a class without a valid resource group, to confirm the removal of orphans in other resource groups of
+// the subscription.
 //
 // Rule: list-within-resource-group.
 func TestAttackInvalidClassListsSubscription(t *testing.T) {

@@ -12,13 +12,12 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// lag is the duration of all simulated delays in these tests. It is well below settle.
+// lag is the duration of all simulated delays. It is well below settle.
 const (
 	lag    = 200 * time.Millisecond
 	settle = 800 * time.Millisecond
 )
 
-// behavior is a set of unusual behaviors of a cloud.
 type behavior struct {
 	fakeazure.Semantics
 	listLag time.Duration
@@ -70,7 +69,7 @@ func behaviors() map[string]behavior {
 	}
 }
 
-// open creates a cloud that has the behavior and contains a machine of another owner.
+// open creates a cloud with this behavior and a machine of another owner.
 func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -85,7 +84,7 @@ func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	return c
 }
 
-// mayRetry reports whether Machinist automatically tries a call again soon after the error.
+// mayRetry reports whether Machinist automatically retries soon after the error.
 func mayRetry(err error) bool {
 	return slices.Contains([]provider.Code{
 		provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.AlreadyExists,
@@ -94,7 +93,6 @@ func mayRetry(err error) bool {
 	}, provider.CodeOf(err))
 }
 
-// createUntilDone calls Create until it returns an instance.
 func (c *cloud) createUntilDone(d provider.Driver, req provider.CreateRequest) *provider.Instance {
 	c.Helper()
 	var in *provider.Instance
@@ -109,7 +107,6 @@ func (c *cloud) createUntilDone(d provider.Driver, req provider.CreateRequest) *
 	return in
 }
 
-// deleteUntilGone calls Delete until it reports Gone.
 func (c *cloud) deleteUntilGone(d provider.Driver, req provider.DeleteRequest) {
 	c.Helper()
 	c.eventually("Delete reports Gone", func() (bool, string) {
@@ -137,8 +134,8 @@ func forAllBehaviors(t *testing.T, test func(*testing.T, behavior, opener)) {
 	}
 }
 
-// Under every behavior of Azure, Create creates exactly one virtual machine, and Get finds it until it runs. When
-// Delete reports Gone, all resources of the machine are deleted and all others are unchanged.
+// Create must create exactly one virtual machine, and Get must find it until it runs. Gone means that all resources of
+// the machine are deleted and all others are unchanged.
 func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -176,8 +173,8 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	})
 }
 
-// A Machine is deleted immediately after the first call of Create. If Create failed, Delete finds the instance by its
-// tags. If Create failed, the result Gone is final only if Delete still returns it after CreateSettle.
+// If Create failed, Delete finds the instance by its tags. Then the result Gone is final only if Delete still returns
+// it after CreateSettle.
 func TestDeleteRightAfterCreate(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -313,7 +310,7 @@ func TestRetryAfterUsesClockOfAzure(t *testing.T) {
 	}
 }
 
-// Azure refuses a token before it expires by the local clock. The next call must request another token.
+// Azure may refuse a token before it expires by the local clock. The next call must request another token.
 func TestDriverDropsRefusedToken(t *testing.T) {
 	c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.TokenLife = 2 * time.Second })
 	d, get := c.driver(), lookup(request("a", class()))

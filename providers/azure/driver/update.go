@@ -14,10 +14,10 @@ import (
 )
 
 // Update implements provider.Driver. Tags change while the machine runs. The size changes while the machine is
-// deallocated, if the specification allows that. Every other change needs a replacement.
+// deallocated, if the specification allows this. All other changes require a replacement.
 //
-// Every call checks the machine and starts the next step. Only the tag "machinist-resize" records that the size is
-// being changed, so an interrupted change continues with the next call.
+// Every call checks the machine and starts the next step. The tag "machinist-resize" records a change of the size, so
+// that the next call continues an interrupted change.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -58,7 +58,6 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return provider.UpdateResult{Outcome: outcome, Reason: reason, Instance: in}, nil
 }
 
-// update contains the state of one call of Update.
 type update struct {
 	*clients
 	vm       *armcompute.VirtualMachine
@@ -109,7 +108,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	if maps.EqualFunc(u.vm.Tags, wanted, func(a, b *string) bool { return value(a) == value(b) }) {
 		return provider.UpdateDone, "", nil
 	}
-	// Set the tags of the machine last, because they record that all parts have the wanted tags.
+	// Set the tags of the machine last: they record that all parts have the wanted tags.
 	if err := u.tagParts(ctx); err != nil {
 		return "", "", err
 	}
@@ -119,7 +118,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	return provider.UpdateInProgress, "the tags are being changed", nil
 }
 
-// replacementReason returns why the machine must be replaced, or an empty text if it can be updated in place.
+// replacementReason returns why the machine must be replaced, or an empty string if an update in place is possible.
 func (u *update) replacementReason() string {
 	oldHash := value(u.vm.Tags[tagSpec])
 	switch {
@@ -134,8 +133,8 @@ func (u *update) replacementReason() string {
 	return ""
 }
 
-// wantedTags returns all tags that the machine should have: the specification's and Machinist's tags, and the
-// unchanged tags of others, such as those of a policy of the subscription.
+// wantedTags returns the tags of the specification, Machinist's tags, and the unchanged tags of others, such as those
+// of a policy.
 func (u *update) wantedTags() map[string]*string {
 	wanted := maps.Clone(u.vm.Tags)
 	if wanted == nil {
@@ -170,8 +169,7 @@ func withResize(tags map[string]*string) map[string]*string {
 	return out
 }
 
-// patch sends a change of the virtual machine.
-// https://learn.microsoft.com/rest/api/compute/virtual-machines/update
+// patch updates the virtual machine. https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func (u *update) patch(ctx context.Context, change armcompute.VirtualMachineUpdate) error {
 	_, err := u.vms.BeginUpdate(ctx, u.at.group, u.at.name, change, nil)
 	return u.updateError(ctx, err, "update")
@@ -184,11 +182,11 @@ func (u *update) updateError(ctx context.Context, err error, verb string) error 
 	return translate(ctx, err, verb+" virtual machine "+u.at.name)
 }
 
-// tagParts sets the specification's tags on the interfaces, addresses and disks that were created with the machine.
+// tagParts tags the interfaces, addresses and disks that were created with the machine.
 func (u *update) tagParts(ctx context.Context) error {
 	p, ok := partsIn(u.at.name, u.instance.Scope)
 	if !ok {
-		return nil // The machine was adopted, and its parts were not created by Create.
+		return nil // The machine was adopted, so Create did not create its parts.
 	}
 	tags := map[string]*string{}
 	for key, text := range u.wantedTags() {

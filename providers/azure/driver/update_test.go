@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// createForUpdate creates a machine and returns a request to update it.
 func (c *cloud) createForUpdate(first provider.Class) (d provider.Driver, req provider.UpdateRequest) {
 	c.Helper()
 	create := request("a", first)
@@ -22,7 +21,6 @@ func (c *cloud) createForUpdate(first provider.Class) (d provider.Driver, req pr
 		Scope: in.Scope, Version: create.Version, Class: first}
 }
 
-// outcome calls Update repeatedly until the update is no longer in progress.
 func (c *cloud) outcome(d provider.Driver, req provider.UpdateRequest) (result provider.UpdateResult) {
 	c.Helper()
 	c.eventually("the update ends", func() (bool, string) {
@@ -120,7 +118,7 @@ func TestUpdateChangesSizeOfDeallocatedMachine(t *testing.T) {
 	})
 }
 
-// An update must not start a machine that a user stopped for another reason.
+// An update must not start a machine that a user stopped.
 func TestUpdateKeepsStoppedMachineStopped(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)

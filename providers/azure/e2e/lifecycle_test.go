@@ -1,7 +1,6 @@
 //go:build e2e
 
-// Package e2e runs the Azure provider in its own process, with a real control plane and a fake Azure in memory that
-// serves HTTPS.
+// Package e2e tests the Azure provider process with a real control plane and a fake Azure that serves HTTPS.
 package e2e
 
 import (
@@ -22,7 +21,6 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// azure is a Machinist installation with a fake Azure for one test.
 type azure struct {
 	*fleet.Fleet
 	cloud *backend.Azure
@@ -97,7 +95,7 @@ func TestFleetLifecycle(t *testing.T) {
 	a.Gone()
 }
 
-// If the provider crashes during a scale-up and responses of Azure are lost, no machine may have two instances, and no
+// The provider crashes during a scale-up, and responses of Azure are lost. No machine may have two instances, and no
 // resource may be left behind.
 func TestCrashAndLostAnswersCreateNoTwins(t *testing.T) {
 	a := start(t, stack.Options{})

@@ -11,10 +11,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// tokenLife is the lifetime of an access token.
 const tokenLife = time.Hour
 
-// serveTokens serves the part of the identity platform that issues access tokens to applications.
+// serveTokens issues access tokens to applications like the identity platform.
 // https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow
 func (a *Azure) serveTokens(w http.ResponseWriter, r *http.Request) bool {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -109,8 +108,8 @@ func (a *Azure) authenticate(r *http.Request, authority string) error {
 	return errors.New("AADSTS700027: The certificate or the signature of the assertion is not known.")
 }
 
-// authorize checks the access token of a request.
-// https://learn.microsoft.com/rest/api/azure/ (section on the request header)
+// authorize checks the access token of a request. https://learn.microsoft.com/rest/api/azure/ (section on the request
+// header)
 func (a *Azure) authorize(header string) *failure {
 	token, bearer := strings.CutPrefix(header, "Bearer ")
 	if !bearer {

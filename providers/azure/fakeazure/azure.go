@@ -19,7 +19,7 @@ type Azure struct {
 	mu        sync.Mutex
 	closed    bool
 	resources map[string]*resource // by resource ID in lower case
-	// deleted contains the deleted resources that reads and lists may still return.
+	// deleted contains resources that reads and lists may still return.
 	deleted    []*resource
 	operations map[string]*operation
 	tokens     map[string]time.Time
@@ -36,7 +36,6 @@ type Azure struct {
 	reads      int
 }
 
-// kind is a resource type.
 type kind string
 
 const (
@@ -48,21 +47,20 @@ const (
 	kindGroup  kind = "Microsoft.Resources/resourceGroups"
 )
 
-// object is a JSON object.
 type object = map[string]any
 
-// resource is a resource of Azure. It may be a deleted resource that reads still return.
+// resource is a resource of Azure, possibly a deleted one that reads still return.
 type resource struct {
 	id, group, name string
 	kind            kind
 	etag            int
-	body            object // the body without ID, name, type and etag
+	body            object // without ID, name, type and etag
 	vm              *machine
 	created, gone   time.Time
 	sequence        int
 }
 
-// New creates a subscription. Close ends the operations in progress.
+// New returns a fake Azure with one subscription. Close ends its operations.
 func New(o Options) *Azure {
 	o = o.complete()
 	a := &Azure{
@@ -84,14 +82,14 @@ func New(o Options) *Azure {
 	return a
 }
 
-// Adjust changes options that affect the behavior of Azure: durations, quota and Semantics.
+// Adjust changes options that affect the behavior: durations, the quota and Semantics.
 func (a *Azure) Adjust(change func(*Options)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.options)
 }
 
-// Close stops all timers. The simulated machines continue to run until their Hosts are closed.
+// Close stops all timers. The simulated machines run until their Hosts are closed.
 func (a *Azure) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,8 +99,7 @@ func (a *Azure) Close() {
 	}
 }
 
-// schedule calls do after the duration d, or immediately if d is zero. The caller must hold the lock. The lock is also
-// held while do runs.
+// schedule calls do after d, or immediately if d is zero. The caller holds the lock, and do runs with the lock.
 func (a *Azure) schedule(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
@@ -128,7 +125,7 @@ func (a *Azure) id(group string, k kind, name string) string {
 	return a.groupID(group) + "/providers/" + string(k) + "/" + name
 }
 
-// find returns a resource by its ID. Azure ignores the case of IDs.
+// find ignores the case of IDs, as Azure does.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 func (a *Azure) find(id string) *resource { return a.resources[strings.ToLower(id)] }
 
@@ -147,11 +144,9 @@ func (a *Azure) remove(r *resource) {
 	}
 }
 
-// touch marks a resource as changed.
 func (r *resource) touch() { r.etag++ }
 
-// quoted returns the entity tag.
-// https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
+// quoted returns the entity tag. https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
 func (r *resource) quoted() string { return fmt.Sprintf(`"%d"`, r.etag) }
 
 func (r *resource) properties() object { return child(r.body, "properties") }
@@ -165,7 +160,7 @@ func (r *resource) state() string { return text(r.properties(), "provisioningSta
 
 func (r *resource) tags() object { return child(r.body, "tags") }
 
-// show returns the resource as a response of Azure shows it.
+// show returns the resource as a response contains it.
 func (r *resource) show() object {
 	out := clone(r.body)
 	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
@@ -175,7 +170,7 @@ func (r *resource) show() object {
 	return out
 }
 
-// child returns the object that another object contains under a key. It creates the object if there is none.
+// child returns the object under a key, and creates it if it is missing.
 func child(o object, key string) object {
 	in, ok := o[key].(object)
 	if !ok {
@@ -185,7 +180,7 @@ func child(o object, key string) object {
 	return in
 }
 
-// valueAt returns the value at a path of keys, or nil if there is none.
+// valueAt returns the value at a path of keys, or nil.
 func valueAt(o object, path ...string) any {
 	var at any = o
 	for _, key := range path {
@@ -214,7 +209,6 @@ func list(o object, path ...string) []object {
 	return out
 }
 
-// clone copies JSON.
 func clone(o object) object {
 	raw, err := json.Marshal(o)
 	if err != nil {
@@ -227,7 +221,6 @@ func clone(o object) object {
 	return out
 }
 
-// value returns the value that p points to, or the zero value if p is nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -235,17 +228,15 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// uuid returns a random UUID.
 func uuid() string {
 	b := make([]byte, 16)
-	_, _ = rand.Read(b) // Never fails.
+	_, _ = rand.Read(b)
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	h := hex.EncodeToString(b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// Resources returns the sorted resources that cost money or occupy a name, as "<type>/<group>/<name>". The result
-// never lags.
+// Resources returns the sorted resources that cost money or occupy a name, as "<type>/<group>/<name>". It never lags.
 func (a *Azure) Resources() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,21 +251,21 @@ func (a *Azure) Resources() []string {
 	return all
 }
 
-// Calls returns the number of requests by operation, under the operations' names in the published API.
+// Calls returns the number of requests by operation name of the published API.
 func (a *Azure) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.calls)
 }
 
-// Created returns the number of virtual machines that were ever created.
+// Created returns the number of virtual machines ever created.
 func (a *Azure) Created() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.created
 }
 
-// Running returns the sorted names of the virtual machines that are switched on.
+// Running returns the sorted names of the running virtual machines.
 func (a *Azure) Running() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,20 +11,19 @@ import (
 	"strings"
 )
 
-// Call is one parsed request. It is created by ServeHTTP, or by the fake servers of the SDK in package sdkfake.
+// Call is a parsed request. ServeHTTP and the fake servers of package sdkfake create calls.
 type Call struct {
-	// Operation is the operation's name in the published API, such as "VirtualMachines_Get". Other operations are
-	// refused.
+	// Operation is a name of the published API, such as "VirtualMachines_Get". Unknown operations are refused.
 	Operation string
-	// Subscription, Group and Names are from the path. Names contains all other names in the path, in their order.
+	// Subscription, Group and Names are from the path. Names contains all other names in order.
 	Subscription, Group string
 	Names               []string
 	// Version is the API version.
 	Version string
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
-	// Expand, Filter, SkipToken and Monitor are from the query. If Monitor is true, the call polls the link in the
-	// Location header of an operation. Otherwise, the call reads the status of the operation.
+	// Expand, Filter, SkipToken and Monitor are from the query. With Monitor, the call polls the Location link of an
+	// operation. Otherwise, it reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is the JSON body.
@@ -34,19 +33,19 @@ type Call struct {
 // Answer is the response to a Call.
 type Answer struct {
 	Status int
-	// Code is the error code, which the body contains, too. It is empty if there is no error.
+	// Code is the error code, which is also in the body, or empty.
 	Code string
-	// Header contains all headers except those that describe an operation or the body.
+	// Header contains all headers except those about an operation or the body.
 	Header http.Header
 	// Body is the JSON body, or nil.
 	Body map[string]any
-	// Operation is the path of the asynchronous operation that the call started, or empty if the call is complete.
+	// Operation is the path of the asynchronous operation that the call started, or empty.
 	Operation string
-	// SkipToken is the token for the next page of a list. It is empty on the last page.
+	// SkipToken is the token for the next page of a list, or empty on the last page.
 	SkipToken string
 }
 
-// ErrNoAnswer is returned for a call that gets no response.
+// ErrNoAnswer means that a call gets no response.
 var ErrNoAnswer = errors.New("the connection ends without an answer")
 
 // failure is an error in Azure's format.
@@ -75,12 +74,11 @@ type call struct {
 	Call
 	azure *Azure
 	body  object
-	// asyncFailure is the error with which the operation of this call will fail, or nil if it will succeed.
+	// asyncFailure is the error of the operation that this call starts, or nil for success.
 	asyncFailure *failure
 }
 
-// Do executes a call. If the call gets no response, Do returns ErrNoAnswer, or the context's error after the context
-// has ended.
+// Do executes a call. Without a response, it returns ErrNoAnswer or the error of the context.
 func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
 	c := &call{Call: in, azure: a}
 	before, after := a.inject(c)
@@ -117,7 +115,7 @@ func (c *call) serve() Answer {
 	return route.serve(c)
 }
 
-// admit performs the checks that are common to all requests, and parses the body.
+// admit performs the common checks of all requests, and parses the body.
 func (c *call) admit(route *route) *failure {
 	if route == nil {
 		return fail(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found.")

@@ -103,7 +103,7 @@ func (a *Azure) checkImage(vm object) *failure {
 		publisher, offer, sku, version)
 }
 
-// listSKUs lists the sizes and, as in Azure, a resource type that is not a size.
+// listSKUs lists the sizes and, like Azure, another resource type.
 // https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (c *call) listSKUs() Answer {
 	location := c.azure.options.Location
@@ -151,7 +151,7 @@ func (c *call) agreement() object {
 	}}
 }
 
-// putAgreement accepts the terms, if they are the current ones.
+// putAgreement accepts the current terms.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements/create
 func (c *call) putAgreement() Answer {
 	now := c.agreement()

@@ -94,7 +94,7 @@ func (a *azure) do(method, path string, body []byte, header http.Header) (int, o
 	return response.StatusCode, out
 }
 
-// call returns the status, the error code if there is one, and the body.
+// call returns the status, the error code, and the body.
 func (a *azure) call(method, path string, body any, header ...string) (int, string, object) {
 	a.Helper()
 	raw, err := json.Marshal(body)
@@ -139,7 +139,7 @@ func vmBody() object {
 	}}
 }
 
-// setValue sets the value at a dotted path of keys. The value nil removes it.
+// setValue sets the value at a dotted path of keys, or removes it if the value is nil.
 func setValue(body object, path string, value any) object {
 	keys := strings.Split(path, ".")
 	at := body
@@ -227,8 +227,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// An operation takes time, reports its status, and ends. A second request for the same resource is either refused until
-// the operation ends, or terminates the operation.
+// A second request for the same resource is refused until the operation ends, or terminates the operation.
 func TestOperationsRunAsynchronously(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 2*time.Second, 2*time.Second })
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
@@ -261,7 +260,6 @@ func TestOperationsRunAsynchronously(t *testing.T) {
 	a.awaitEnd(out["operation"].(string), "Failed", "OperationPreempted")
 }
 
-// awaitEnd polls an operation until it ends, and checks its result.
 func (a *azure) awaitEnd(path, status, code string) {
 	a.Helper()
 	deadline := time.After(20 * time.Second)
@@ -350,9 +348,8 @@ func TestAdminEndpointNeedsKey(t *testing.T) {
 	}
 }
 
-// Each behavior in Semantics occurs if it is enabled.
 func TestSemanticsOccurIfEnabled(t *testing.T) {
-	const late = time.Hour // Longer than the test may take.
+	const late = time.Hour // longer than the test may take
 	for name, tc := range map[string]struct {
 		semantics fakeazure.Semantics
 		now       func(status int, body object) bool // checks the address right after its creation
@@ -398,7 +395,6 @@ func TestSemanticsOccurIfEnabled(t *testing.T) {
 	}
 }
 
-// If a behavior is enabled while Azure is serving, it affects all later requests.
 func TestAdjustChangesBehavior(t *testing.T) {
 	a := start(t, nil)
 	a.want(201, "", "PUT", nic+netVersion, nicBody())

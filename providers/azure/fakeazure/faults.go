@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Fault is a fault that affects calls. Without an effect, it only counts.
+// Fault affects calls. Without an effect, it only counts them.
 type Fault struct {
-	// Operation selects the calls: "VirtualMachines_CreateOrUpdate", "VirtualMachines_*", or "*" for all.
+	// Operation selects calls, such as "VirtualMachines_CreateOrUpdate", "VirtualMachines_*", or "*" for all.
 	Operation string `json:"operation"`
-	// Writes excludes calls that change nothing.
+	// Writes limits the fault to calls that change something.
 	Writes bool `json:"writes,omitempty"`
-	// Skip is the number of calls before the first affected one. Times is the number of affected calls; 0 means all.
+	// Skip is the number of calls before the first affected one. Times is the number of affected calls, or 0 for all.
 	Skip  int `json:"skip,omitempty"`
 	Times int `json:"times,omitempty"`
 
-	// If Status is set, Azure returns Status, Code and Message, and does not execute the call.
+	// Status, Code and Message are the response. If Status is set, the call is not executed.
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// RetryAfter is the value of the Retry-After header in seconds.
+	// RetryAfter is the Retry-After header in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
-	// Hang means that there is no response and the call is not executed.
+	// Hang gives no response and does not execute the call.
 	Hang bool `json:"hang,omitempty"`
-	// LoseAnswer executes the call and ends the connection without a response.
+	// LoseAnswer executes the call and closes the connection without a response.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// If Late is set, the call is executed after this delay, even if the client has given up. If Status is set, the client
-	// receives that response immediately. Otherwise it receives none.
+	// Late executes the call after this delay, even if the client has given up. With Status, the client immediately
+	// receives that response. Otherwise it receives none.
 	Late time.Duration `json:"late,omitempty"`
-	// AsyncCode makes the operation of the call fail with this code after Azure has accepted the call.
+	// AsyncCode makes the operation of an accepted call fail with this code.
 	AsyncCode string `json:"asyncCode,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type fault struct {
 	seen int
 }
 
-// Inject adds a fault. The returned function removes it.
+// Inject adds a fault and returns a function that removes it.
 func (a *Azure) Inject(f Fault) (end func()) {
 	id := a.addFault(f)
 	return func() { a.removeFault(id) }
@@ -61,8 +61,8 @@ func (a *Azure) removeFault(id int) {
 	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
 }
 
-// inject returns the fault that affects a call, or nil if there is none. The result before is a fault that must be
-// applied before the call is executed. The result after is a fault that must be applied together with the execution.
+// inject returns the faults that affect a call, or nil: before applies before the execution, and after applies together
+// with it.
 func (a *Azure) inject(c *call) (before, after *fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,8 +93,7 @@ func (f *fault) message() string {
 	return "An injected fault."
 }
 
-// effect applies a fault before the execution of the call. If effect returns neither an answer nor an error, the call
-// is executed.
+// effect applies a fault before the execution. If it returns neither an answer nor an error, the call is executed.
 func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:
@@ -120,9 +119,8 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	return nil, nil
 }
 
-// KeepParts keeps the disks, interfaces and addresses of all virtual machines when these are deleted, as if a user
-// had changed their delete options.
-// https://learn.microsoft.com/azure/virtual-machines/delete
+// KeepParts makes virtual machines leave their disks, interfaces and addresses behind, as if a user had changed the
+// delete options. https://learn.microsoft.com/azure/virtual-machines/delete
 func (a *Azure) KeepParts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,8 +164,8 @@ func (a *Azure) DropParts(tag string) {
 	}
 }
 
-// FreezeQuota reduces the quota to the number of cores in use. In addition, the cores of a deleted machine count
-// against the quota for the given time. The returned function restores the previous quota and the previous QuotaLag.
+// FreezeQuota reduces the quota to the cores in use. In addition, the cores of a deleted machine count for the given
+// time. The returned function restores the previous values.
 func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// boot switches a machine on.
 func (a *Azure) boot(r *resource) {
 	r.vm.power = "running"
 	r.vm.boots++
@@ -33,8 +32,7 @@ func (a *Azure) boot(r *resource) {
 	r.vm.hosted = true
 	a.options.Hosts.Start(host.Spec{
 		ID: strings.ToLower(r.id),
-		// The Kubernetes cloud provider sets this ID on the Node.
-		// https://cloud-provider-azure.sigs.k8s.io/
+		// The Kubernetes cloud provider sets this ID on the Node. https://cloud-provider-azure.sigs.k8s.io/
 		ProviderID: "azure:///subscriptions/" + strings.ToLower(a.options.Subscription) + "/resourceGroups/" +
 			strings.ToLower(r.group) + "/providers/" + string(kindVM) + "/" + r.name,
 		Hostname: strings.ToLower(text(r.body, "properties", "osProfile", "computerName")),
@@ -52,7 +50,6 @@ func (a *Azure) boot(r *resource) {
 	}, reporter{azure: a, vm: r.vm})
 }
 
-// halt switches a machine off.
 func (a *Azure) halt(r *resource, power string) {
 	r.vm.power = power
 	r.touch()
@@ -62,7 +59,6 @@ func (a *Azure) halt(r *resource, power string) {
 	}
 }
 
-// addressOf returns the private address of a machine's first interface.
 func (a *Azure) addressOf(r *resource) netip.Addr {
 	for _, reference := range list(r.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))
@@ -78,13 +74,12 @@ func (a *Azure) addressOf(r *resource) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 20, 0, 4})
 }
 
-// reporter receives the reports of a simulated machine. It stores the machine's disk and the last lines of its console.
+// reporter stores the disk and the last console lines of a simulated machine.
 type reporter struct {
 	azure *Azure
 	vm    *machine
 }
 
-// consoleLines is the number of lines that are kept.
 const consoleLines = 50
 
 func (r reporter) Save(d host.Disk) error {

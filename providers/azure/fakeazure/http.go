@@ -40,7 +40,7 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.write(w, r)
 }
 
-// write sends the response, including the links that a client follows to poll an operation or to read the next page.
+// write sends the response, with the links for polling an operation or reading the next page.
 func (out Answer) write(w http.ResponseWriter, r *http.Request) {
 	base := "http://" + r.Host
 	if r.TLS != nil {
@@ -60,7 +60,7 @@ func (out Answer) write(w http.ResponseWriter, r *http.Request) {
 	out.Write(w)
 }
 
-// Write sends the status, the headers and the body, without the links that depend on the request.
+// Write sends the status, the headers and the body, but no links that depend on the request.
 func (out Answer) Write(w http.ResponseWriter) {
 	for key, values := range out.Header {
 		w.Header()[key] = values

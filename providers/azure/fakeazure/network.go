@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// subnetCapacity is the number of addresses in a subnet.
 const subnetCapacity = 1000
 
 // putNIC creates or changes a network interface.
@@ -79,7 +78,7 @@ func (c *call) putNIC() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// completeNIC sets the properties that Azure derives from an interface, on the interface and on its public addresses.
+// completeNIC sets the derived properties of an interface and its public addresses.
 func (a *Azure) completeNIC(r *resource) {
 	r.setState("Succeeded")
 	for _, ip := range list(r.body, "properties", "ipConfigurations") {

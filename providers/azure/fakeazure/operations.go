@@ -9,15 +9,15 @@ import (
 // operation is an asynchronous operation.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 type operation struct {
-	path       string // the path that clients poll
-	resourceID string // the resource ID in lower case
+	path       string // polled by clients
+	resourceID string // in lower case
 	started    time.Time
 	ended      time.Time
 	failure    *failure
 }
 
-// operate starts an operation on a resource. When the operation ends, do is called, and its result becomes the result
-// of the operation. If another operation preempts this operation, do is not called.
+// operate starts an operation on a resource. At its end, do returns the result. If another operation preempts this one,
+// do is not called.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
@@ -46,15 +46,15 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 
 func (op *operation) finish(f *failure) { op.ended, op.failure = time.Now(), f }
 
-// response returns the response to the call that has started the operation.
+// response returns the response to the call that started the operation.
 func (op *operation) response(status int, body object) Answer {
 	out := answer(status, body)
 	out.Operation = op.path
 	return out
 }
 
-// poll returns the status of an operation. A client reads the link for polling from one of two headers. The choice of
-// the header determines the format of the status.
+// poll returns the status of an operation. Its format depends on the response header that the client took the link
+// from.
 func (c *call) poll() Answer {
 	id := strings.ToLower(c.Names[1])
 	op := c.azure.operations[id]

@@ -7,25 +7,25 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// Hosts runs the machines inside the virtual machines. Neither method may block or call back.
+// Hosts runs the machines inside virtual machines. Its methods must not block or call back.
 type Hosts interface {
 	Start(host.Spec, host.Reporter)
 	Stop(id string)
 }
 
-// Options describes a tenant with one application and one subscription. IDs are required.
+// Options describe a tenant with one application and one subscription. The IDs are required.
 type Options struct {
 	Tenant, Subscription string
 	// Client is the ID of the application that may use the subscription.
 	Client string
-	// Actions are the actions that the application's role allows. Nil means all.
+	// Actions are the actions that the role of the application allows. Nil allows all.
 	Actions []string
 	// Secret is the secret of the application, or empty.
 	Secret string
 	// Certificate is the public key of the application's certificate, or nil.
 	Certificate crypto.PublicKey
 	// FederatedIssuer is the public key of the issuer of the application's workload identity, or nil. FederatedSubject
-	// is the subject of the identity's tokens.
+	// is the subject of its tokens.
 	FederatedIssuer  crypto.PublicKey
 	FederatedSubject string
 
@@ -36,47 +36,46 @@ type Options struct {
 	// Subnets are resource IDs. Each subnet has 1000 addresses.
 	Subnets []string
 
-	// Boot, Stop and Change are the durations of creations, of deletions, and of all other operations. Default: 0.
+	// Boot, Stop and Change are the durations of creations, deletions, and all other operations. Default: 0.
 	Boot, Stop, Change time.Duration
-	// ListLag is how long a list still shows the previous state after a change.
+	// ListLag is how long lists show the previous state after a change.
 	ListLag time.Duration
 	// Semantics are further behaviors of Azure.
 	Semantics Semantics
-	// PageSize is the maximum size of the pages of lists. Default: 50.
+	// PageSize is the maximum page size of lists. Default: 50.
 	PageSize int
 	// CoreQuota is the quota of virtual CPUs. Default: 1000.
 	CoreQuota int
-	// Hosts runs the machines. By default, no machine boots.
+	// Hosts runs the machines. By default, machines do not boot.
 	Hosts Hosts
 }
 
-// Semantics are behaviors that also occur in a healthy cloud, so clients must handle them. By default none of them
+// Semantics are behaviors that clients must handle because they also occur in a healthy cloud. By default, none of them
 // occurs.
 type Semantics struct {
-	// ReadsMissNew is the time after a creation during which a read by ID does not find the resource. ReadsShowDeleted is
-	// the time after a deletion during which a read by ID still finds it.
+	// ReadsMissNew is how long reads by ID do not find a new resource. ReadsShowDeleted is how long they still find a
+	// deleted one.
 	ReadsMissNew, ReadsShowDeleted time.Duration
-	// TagsLate is the time after a creation during which reads and lists return the resource without tags.
+	// TagsLate is how long a new resource is returned without tags.
 	TagsLate time.Duration
-	// StateReverts is the age of a virtual machine at which reads again report that the machine is being created.
-	// StateReverts is also the duration of this wrong report.
+	// StateReverts is the age at which a virtual machine is again reported as being created. The wrong report lasts
+	// equally long.
 	StateReverts time.Duration
-	// StateFlickers shows a running virtual machine as being created in every second read or list.
+	// StateFlickers reports a running virtual machine as being created in every second read or list.
 	StateFlickers bool
-	// ListsMissPage omits the first page of every second list. ListsRepeat repeats the first entry, so that it occurs
-	// three times. ListsReverse reverses the order of all lists, and ListsTurn reverses every second list. ListsUpper
-	// writes the resource groups in IDs in upper case.
+	// ListsMissPage omits the first page of every second list. ListsRepeat returns the first entry three times.
+	// ListsReverse reverses all lists, and ListsTurn every second list. ListsUpper returns the resource groups in IDs
+	// in upper case.
 	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
-	// IDsUpper writes resource groups and names in resource IDs in upper case, in all reads and lists.
+	// IDsUpper returns resource groups and names in IDs in upper case, in all reads and lists.
 	IDsUpper bool
-	// ListPadding is the number of bytes that are added to each page.
+	// ListPadding is the number of bytes added to each page.
 	ListPadding int
 	// QuotaLag is how long the cores of a deleted machine still count against the quota.
 	QuotaLag time.Duration
-	// TokenLife is the age at which access tokens are refused, even if clients were told another lifetime. Default: that
-	// lifetime.
+	// TokenLife is the age at which access tokens are refused. Default: the lifetime that clients were told.
 	TokenLife time.Duration
-	// ClockSkew is how far Azure's clock is ahead of the local clock. If ClockSkew is set, Retry-After is a date.
+	// ClockSkew is how far Azure's clock is ahead of the local clock. If it is set, Retry-After is a date.
 	ClockSkew time.Duration
 }
 
@@ -99,7 +98,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// size is a virtual machine size on offer.
+// size is a virtual machine size.
 type size struct {
 	name     string
 	cpus     int
@@ -107,7 +106,7 @@ type size struct {
 	gpus     int
 	arch     string
 	zones    []string
-	// restricted is true if Azure lists the size, but this subscription cannot use it.
+	// restricted is true if this subscription cannot use the listed size.
 	restricted bool
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// action returns the action that a role must allow for an operation.
+// action returns the role action for an operation.
 // https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
 func action(operation string) string {
 	resource, verb, _ := strings.Cut(operation, "_")
@@ -30,9 +30,8 @@ func action(operation string) string {
 	return types[resource] + "/read"
 }
 
-// checkPermissions refuses operations that the application's role does not allow: the operation itself, and the use
-// of other resources.
-// https://learn.microsoft.com/azure/role-based-access-control/overview
+// checkPermissions refuses operations that the role does not allow: the operation itself, and the use of other
+// resources. https://learn.microsoft.com/azure/role-based-access-control/overview
 func (c *call) checkPermissions() *failure {
 	if c.azure.options.Actions == nil {
 		return nil
@@ -51,7 +50,7 @@ func (c *call) checkPermissions() *failure {
 	return nil
 }
 
-// linkedActions returns the actions that a request requires on the resources to which it refers.
+// linkedActions returns the actions that a request requires on the resources that it refers to.
 func (c *call) linkedActions() []string {
 	var all []string
 	need := func(action string, paths ...string) {

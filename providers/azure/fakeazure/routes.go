@@ -16,7 +16,7 @@ type route struct {
 	serve        func(c *call) Answer
 }
 
-// computeVersions returns the API versions that the fake supports. The SDK that the driver uses has the same versions.
+// computeVersions returns the supported API versions, which are those of the SDK.
 func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
 func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
 func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }
@@ -28,8 +28,8 @@ const (
 	networkPath      = "/providers/microsoft.network"
 )
 
-// routes returns all operations. A * in a path matches one segment. The matched segments become Names, except for the
-// subscription and the resource group.
+// routes returns all operations. A * in a path matches one segment, which becomes one of Names unless it is the
+// subscription or resource group.
 func routes() []route {
 	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
 	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"
@@ -91,7 +91,6 @@ func routes() []route {
 const agreementPath = subscriptionPath +
 	"/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
 
-// routeOf returns the route of an operation.
 func routeOf(operation string) *route {
 	all := routes()
 	if i := slices.IndexFunc(all, func(r route) bool { return r.operation == operation }); i >= 0 {
@@ -133,8 +132,7 @@ func (r *route) matches(method string, segments []string) ([]string, bool) {
 	return params, true
 }
 
-// resourceAt returns the resource with the given name in the resource group of the call. It also returns the ID of the
-// resource.
+// resourceAt returns a resource in the group of the call, and its ID.
 func (c *call) resourceAt(k kind, name string) (*resource, string) {
 	id := c.azure.id(c.Group, k, name)
 	return c.azure.find(id), id
@@ -162,8 +160,8 @@ func (c *call) get(id string) Answer {
 	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
-// listHandler returns a handler that lists the resources of a type. If the path names no resource group, the handler
-// lists the resources of the whole subscription. The list is delayed by ListLag.
+// listHandler lists the resources of a type in the group of the call or in the whole subscription. The list lags by
+// ListLag.
 func listHandler(k kind) func(*call) Answer {
 	return func(c *call) Answer {
 		if c.Expand != "" && c.Filter == "" {
@@ -197,7 +195,7 @@ func listHandler(k kind) func(*call) Answer {
 	}
 }
 
-// tags returns a handler for a PATCH that replaces the tags of a resource.
+// tags handles a PATCH that replaces the tags of a resource.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/update-tags
 func tags(k kind) func(*call) Answer {
 	return func(c *call) Answer {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// releasedCores contains the number of cores of a deleted machine, and the time of its deletion.
+// releasedCores are the cores of a deleted machine that may still count against the quota.
 type releasedCores struct {
 	cpus int
 	at   time.Time
 }
 
-// now returns the current time of Azure's clock, which may differ from the local clock.
+// now returns the time of Azure's clock, which may differ from the local clock.
 func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.ClockSkew) }
 
-// timestamp returns the current time of Azure's clock as Azure writes it in JSON.
+// timestamp returns the time of Azure's clock in JSON format.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// read returns a resource in the state that a read by ID currently shows. The result is nil if the read finds none.
+// read returns a resource as a read by ID currently shows it, or nil.
 func (a *Azure) read(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
@@ -38,7 +38,7 @@ func (a *Azure) read(id string) *resource {
 	return r
 }
 
-// view returns a resource in the form in which reads and lists contain it.
+// view returns a resource as reads and lists contain it.
 func (a *Azure) view(r *resource) object {
 	out := r.show()
 	if late := a.options.Semantics.TagsLate; late > 0 && time.Since(r.created) < late {
@@ -65,8 +65,7 @@ func upperCaseID(r object, segments ...int) {
 	r["id"] = strings.Join(parts, "/")
 }
 
-// goesBack reports whether reads currently show a virtual machine as being created, although they showed a later state
-// before.
+// goesBack reports whether reads show a virtual machine as being created again.
 func (a *Azure) goesBack(r *resource) bool {
 	back, age := a.options.Semantics.StateReverts, time.Since(r.created)
 	if a.options.Semantics.StateFlickers && r.kind == kindVM && r.state() == "Succeeded" && a.reads%2 == 0 {
@@ -100,14 +99,13 @@ func (c *call) arrange(all []object) []object {
 	return all
 }
 
-// pad makes a page longer.
 func (c *call) pad(page object) {
 	if n := c.azure.options.Semantics.ListPadding; n > 0 {
 		page["padding"] = strings.Repeat("x", n)
 	}
 }
 
-// retryAfter sets the header with the time after which the client may retry.
+// retryAfter sets the header with the wait time.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 func (a *Azure) retryAfter(header http.Header, seconds int) {
 	header.Set("Retry-After", strconv.Itoa(seconds))
@@ -116,7 +114,7 @@ func (a *Azure) retryAfter(header http.Header, seconds int) {
 	}
 }
 
-// releaseCores records a deleted machine, whose cores still count against the quota until QuotaLag has passed.
+// releaseCores keeps counting the cores of a deleted machine until QuotaLag has passed.
 func (a *Azure) releaseCores(vm *resource) {
 	if a.options.Semantics.QuotaLag > 0 {
 		a.released = append(a.released, releasedCores{
@@ -124,7 +122,7 @@ func (a *Azure) releaseCores(vm *resource) {
 	}
 }
 
-// coresNotReleased returns the number of cores of deleted machines that still count against the quota.
+// coresNotReleased returns the cores of deleted machines that still count against the quota.
 func (a *Azure) coresNotReleased() (n int) {
 	for _, f := range a.released {
 		if time.Since(f.at) < a.options.Semantics.QuotaLag {

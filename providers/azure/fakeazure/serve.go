@@ -31,8 +31,8 @@ type Endpoint struct {
 	Subnet       string `json:"subnetID"`
 }
 
-// WriteEndpoint writes the endpoint to a file. It writes a temporary file and renames it, so that readers never see an
-// incomplete file.
+// WriteEndpoint writes the endpoint to a file. It renames a complete temporary file, so that readers never see an
+// incomplete one.
 func WriteEndpoint(path string, e Endpoint) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -52,8 +52,7 @@ func WriteEndpoint(path string, e Endpoint) error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// SelfSigned returns a TLS configuration with a new certificate for an address, and the certificate that clients must
-// trust.
+// SelfSigned returns a TLS configuration with a new certificate for an address, and the certificate to trust.
 func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 	host, _, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -84,9 +83,9 @@ func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 type State struct {
 	// Resources is the result of Azure.Resources.
 	Resources []string `json:"resources"`
-	// Created is the number of virtual machines that were ever created.
+	// Created is the number of virtual machines ever created.
 	Created int `json:"made"`
-	// Tags, Sizes and Consoles are the tags, sizes and last console lines of the virtual machines by name.
+	// Tags, Sizes and Consoles contain the tags, the size and the last console lines of each virtual machine by name.
 	Tags     map[string]map[string]string `json:"tags"`
 	Sizes    map[string]string            `json:"sizes"`
 	Consoles map[string][]string          `json:"consoles"`
@@ -112,9 +111,8 @@ func (a *Azure) State() State {
 	return s
 }
 
-// WithAdmin returns a handler that serves this Azure and its admin API under /fake/. Requests to the admin API need
-// the key. GET state returns the state, POST faults adds a fault and returns its number, and DELETE faults/{number}
-// removes it.
+// WithAdmin adds an admin API under /fake/, which requires the key. GET state returns the state, POST faults adds a
+// fault and returns its number, and DELETE faults/{number} removes it.
 func (a *Azure) WithAdmin(key string) http.Handler {
 	admin := http.NewServeMux()
 	reply := func(w http.ResponseWriter, body any) {
@@ -152,7 +150,7 @@ func (a *Azure) WithAdmin(key string) http.Handler {
 	})
 }
 
-// Tag sets a tag on all virtual machines, as a policy of the subscription would.
+// Tag sets a tag on all virtual machines, like a policy of the subscription.
 func (a *Azure) Tag(key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

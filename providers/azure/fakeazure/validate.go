@@ -13,13 +13,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
 )
 
-// schema contains the rules of the published API for the body of a request.
-// https://github.com/Azure/azure-rest-api-specs
+// schema contains the rules of the published API for a request body. https://github.com/Azure/azure-rest-api-specs
 type schema struct {
-	// model decodes a body into the SDK's type and encodes the result as JSON. If a member is missing in this JSON, the
-	// API does not know the member.
-	model func(raw []byte) ([]byte, error)
-	// required lists the members that must be present.
+	// model decodes a body into the SDK's type and encodes it again. The API does not know members that are missing in
+	// the result.
+	model    func(raw []byte) ([]byte, error)
 	required []string
 	// readOnly lists the members that are ignored in requests.
 	readOnly []string
@@ -53,7 +51,7 @@ func diskEnums(at string) map[string][]string {
 	}
 }
 
-// vmSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// vmSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update.
 func vmSchema() schema {
 	enums := map[string][]string{
 		"properties.priority":                                                   names(armcompute.PossibleVirtualMachinePriorityTypesValues()),
@@ -81,17 +79,17 @@ func vmSchema() schema {
 	}
 }
 
-// vmUpdateSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/update
+// vmUpdateSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/update.
 func vmUpdateSchema() schema {
 	s := vmSchema()
 	s.model, s.required = roundTrip[armcompute.VirtualMachineUpdate], nil
 	return s
 }
 
-// diskUpdateSchema follows https://learn.microsoft.com/rest/api/compute/disks/update
+// diskUpdateSchema follows https://learn.microsoft.com/rest/api/compute/disks/update.
 func diskUpdateSchema() schema { return schema{model: roundTrip[armcompute.DiskUpdate]} }
 
-// nicSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
+// nicSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update.
 func nicSchema() schema {
 	ip := "properties.ipConfigurations.*"
 	return schema{
@@ -109,7 +107,7 @@ func nicSchema() schema {
 	}
 }
 
-// ipSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
+// ipSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update.
 func ipSchema() schema {
 	return schema{
 		model:    roundTrip[armnetwork.PublicIPAddress],
@@ -166,7 +164,7 @@ func (s schema) check(body object) *failure {
 	return checkTags(body)
 }
 
-// unknownMember returns the path of a member that occurs in a request but not in the model.
+// unknownMember returns the path of a member that the request has but the model lacks.
 func unknownMember(path string, sent, model any) string {
 	switch sent := sent.(type) {
 	case object:
@@ -199,8 +197,7 @@ func unknownMember(path string, sent, model any) string {
 	return ""
 }
 
-// visit returns all values at a path. If the path contains a list, there is one value for each entry. A missing list
-// has no values.
+// visit returns all values at a path, one for each entry of a list. A missing list has no values.
 func visit(at any, path []string) []any {
 	if len(path) == 0 {
 		return []any{at}

@@ -10,8 +10,7 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// machine contains the properties of a virtual machine that are not in its resource: write-only ones, and the power
-// state.
+// machine contains properties of a virtual machine that its resource lacks: write-only ones, and the power state.
 type machine struct {
 	power      string // "running", "deallocated" and so on, or empty before the first boot
 	failed     string // the error code if the creation failed
@@ -22,13 +21,11 @@ type machine struct {
 	console    []string
 }
 
-// maxCustomData is the size limit before the encoding.
-// https://learn.microsoft.com/azure/virtual-machines/custom-data
+// maxCustomData is the size limit before the encoding. https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxCustomData = 65535
 
-// putVM creates a virtual machine. If the machine exists, only its tags can change. All other changes are refused,
-// even some that Azure allows.
-// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// putVM creates a virtual machine. Of an existing machine, only tags can change. All other changes are refused, even
+// some that Azure allows. https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
 	r, id := c.resourceAt(kindVM, c.Names[0])
@@ -75,10 +72,10 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias of failure. Functions use this alias if they have a variable that is also called failure.
+// failed is an alias for functions with a variable named failure.
 type failed = failure
 
-// checkVM checks the properties of a new virtual machine and the resources that it refers to.
+// checkVM checks the properties of a new virtual machine and its references.
 func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	a := c.azure
 	badRequest := func(code, format string, args ...any) (_ []byte, f *failure) {
@@ -202,7 +199,7 @@ func (a *Azure) attach(vm *resource) {
 	}
 }
 
-// getVM returns a virtual machine, with its power state if the request asks for it.
+// getVM returns a virtual machine, with its power state on request.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/get
 func (c *call) getVM() Answer {
 	r := c.azure.read(c.azure.id(c.Group, kindVM, c.Names[0]))
@@ -296,9 +293,8 @@ func notChanged(path string) *failure {
 	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
 }
 
-// changeDeleteOptions copies the delete options in a request to a part of a virtual machine. The parameter wanted is
-// from the request, and has is the part. Other properties of disks and interfaces cannot change unless these are
-// detached, and a list must contain all entries.
+// changeDeleteOptions copies the delete options from wanted, in the request, to has, a part of the virtual machine.
+// Other properties of attached disks and interfaces cannot change. A list must contain all entries.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func changeDeleteOptions(has, wanted any, path string) *failure {
 	switch wanted := wanted.(type) {
@@ -336,7 +332,7 @@ func changeDeleteOptions(has, wanted any, path string) *failure {
 	return nil
 }
 
-// deleteVM deletes a virtual machine, and the parts whose delete option is "Delete".
+// deleteVM also deletes the parts with the delete option "Delete".
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func (c *call) deleteVM() Answer {
 	a := c.azure
@@ -369,7 +365,7 @@ func (r *resource) busy() *failure {
 	return nil
 }
 
-// release detaches the parts of a virtual machine, and deletes each part that has the delete option "Delete".
+// release detaches the parts of a virtual machine, and deletes those with the delete option "Delete".
 func (a *Azure) release(vm *resource) {
 	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))

@@ -1,5 +1,5 @@
-// Package machine contains the providerSpec of the Azure provider and its validation. The only part of Azure's SDK that
-// this package uses is the parser for resource IDs.
+// Package machine contains the providerSpec of the Azure provider and its validation. Of Azure's SDK, it uses only the
+// parser for resource IDs.
 package machine
 
 import (
@@ -10,82 +10,79 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The apiVersion and kind of the providerSpec.
+// These are the apiVersion and kind of the providerSpec.
 const (
 	APIVersion = "azure.machinist.dev/v1beta1"
 	Kind       = "AzureMachine"
 )
 
-// Spec is the providerSpec of the Azure provider. The comments of its fields are user documentation, from which
-// hack/reference generates docs/reference/provider-specs.md. Therefore, the comments use the JSON names of other
-// fields. If the name of a field ends with ID or IDs, the value is a complete resource ID ("/subscriptions/…") or a
-// list of them, unless the comment names another format.
+// Spec is the providerSpec of the Azure provider. hack/reference generates docs/reference/provider-specs.md from the
+// comments of its fields. So these comments use the JSON names of fields. A field whose name ends with ID or IDs
+// contains complete resource IDs ("/subscriptions/…"), unless its comment names another format.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
 	// Location is the region, such as "westeurope". Required.
 	Location string `json:"location"`
-	// ResourceGroup is the resource group in which the provider creates all resources of a machine. It must exist.
-	// Required.
+	// ResourceGroup is an existing resource group. The provider creates all resources of a machine there. Required.
 	ResourceGroup string `json:"resourceGroup"`
 	// VMSize is the size of the virtual machine, such as "Standard_D4s_v5". Required.
 	VMSize string `json:"vmSize"`
-	// Image is the image from which the machine boots. Set exactly one of marketplace, galleryImageID,
+	// Image is the image that the machine boots. Set exactly one of marketplace, galleryImageID,
 	// communityGalleryImageID and sharedGalleryImageID. Required.
 	Image Image `json:"image"`
-	// OSDisk is the machine's first disk. By default, the image determines the properties of the disk.
+	// OSDisk is the disk that the machine boots from. By default, the image determines its properties.
 	OSDisk OSDisk `json:"osDisk,omitzero"`
-	// DataDisks are at most 64 empty disks, which are created and deleted together with the machine.
+	// DataDisks are up to 64 empty disks. They are created and deleted with the machine.
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
 	// NetworkInterfaces are the network interfaces of the machine, 1 to 8. The first one is the primary interface.
 	// Required.
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces"`
 
-	// Zone is the availability zone, such as "1". By default, the machine is not assigned to a zone.
+	// Zone is the availability zone, such as "1". By default, the machine has no zone.
 	Zone string `json:"zone,omitempty"`
 	// AvailabilitySetID is the availability set that the machine joins. It cannot be combined with zone or scaleSetID.
 	AvailabilitySetID string `json:"availabilitySetID,omitempty"`
-	// ScaleSetID is the scale set that the machine joins. Its orchestration mode must be Flexible.
+	// ScaleSetID is the scale set that the machine joins. The orchestration mode of the scale set must be Flexible.
 	ScaleSetID string `json:"scaleSetID,omitempty"`
-	// FaultDomain is the fault domain within the scale set. It requires scaleSetID. By default, Azure chooses a fault
+	// FaultDomain is the fault domain in the scale set. It requires scaleSetID. By default, Azure chooses the fault
 	// domain.
 	FaultDomain *int32 `json:"faultDomain,omitempty"`
-	// CapacityReservationGroupID is the capacity reservation group whose reserved capacity the machine uses.
+	// CapacityReservationGroupID is the capacity reservation group of the machine.
 	CapacityReservationGroupID string `json:"capacityReservationGroupID,omitempty"`
-	// Spot makes the machine a spot machine: it is cheaper, but Azure may evict it at any time. By default, the machine is
-	// a regular machine.
+	// Spot requests a spot machine. Spot machines are cheaper, but Azure may evict them at any time. By default, the
+	// machine is a regular machine.
 	Spot *Spot `json:"spot,omitempty"`
 
-	// Identity contains the managed identities with which programs on the machine can authenticate to Azure. By default,
-	// the machine has no identity.
+	// Identity contains the managed identities that programs on the machine can use to authenticate to Azure. By
+	// default, the machine has no identity.
 	Identity Identity `json:"identity,omitzero"`
-	// Tags are at most 40 tags of the machine and of its disks, network interfaces and addresses, in addition to the tags
-	// that Machinist sets. Names that begin with "machinist" are reserved.
+	// Tags are up to 40 tags of the machine and of its disks, network interfaces and addresses. Machinist adds its own
+	// tags. Names that begin with "machinist" are reserved.
 	Tags map[string]string `json:"tags,omitempty"`
-	// AdminUsername is the name of the user who may log in to the machine. Default: "machinist".
+	// AdminUsername is the user who may log in to the machine. Default: "machinist".
 	AdminUsername string `json:"adminUsername,omitempty"`
-	// SSHPublicKey is the public SSH key of this user in OpenSSH format, of the type ssh-rsa or ssh-ed25519. Azure does
-	// not create a Linux machine without a key. Required.
+	// SSHPublicKey is the public SSH key of the admin user in OpenSSH format, of the type ssh-rsa or ssh-ed25519. Azure
+	// requires a key for Linux machines. Required.
 	SSHPublicKey string `json:"sshPublicKey"`
-	// EncryptionAtHost also encrypts the temporary disk and the caches of the machine. The subscription must be registered
-	// for this feature.
+	// EncryptionAtHost also encrypts the temporary disk and the disk caches. The subscription must be registered for
+	// this feature.
 	EncryptionAtHost bool `json:"encryptionAtHost,omitempty"`
 	// BootDiagnostics stores the output of the serial console. By default, the output is not stored.
 	BootDiagnostics *BootDiagnostics `json:"bootDiagnostics,omitempty"`
 
-	// Resize specifies how the provider applies a change of vmSize. With Never, it replaces the machine. With Deallocate,
-	// the provider drains the node, deallocates the machine, changes the size and starts the machine again. Default:
-	// Never.
+	// Resize specifies how to apply a change of vmSize. With Never, the machine is replaced. With Deallocate, the node
+	// is drained, and the machine is deallocated, resized and started again. Default: Never.
 	Resize Resize `json:"resize,omitempty"`
 }
 
-// Image selects the image of a machine. Exactly one of Marketplace and the three image IDs must be set.
+// Image selects the image of a machine. Set exactly one of Marketplace and the three image IDs.
 type Image struct {
-	// Marketplace is an image that a publisher offers.
+	// Marketplace is an image of Azure Marketplace.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
-	// GalleryImageID is the resource ID of a managed image, of an image in a compute gallery, or of a version of such an
-	// image. If the ID contains no version, each new machine boots the latest version.
+	// GalleryImageID is the ID of a managed image, or of an image in a compute gallery, with or without a version.
+	// Without a version, each new machine boots the latest version.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
 	// CommunityGalleryImageID is an image of a community gallery, in the format
 	// "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
@@ -93,7 +90,7 @@ type Image struct {
 	// SharedGalleryImageID is an image of a shared gallery, in the format
 	// "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
 	SharedGalleryImageID string `json:"sharedGalleryImageID,omitempty"`
-	// Plan is the purchase plan of the image. It is required if the image has a plan, also for an image in a gallery.
+	// Plan is the purchase plan of the image. It is required if the image has a plan, even for an image in a gallery.
 	Plan *Plan `json:"plan,omitempty"`
 }
 
@@ -110,7 +107,7 @@ type MarketplaceImage struct {
 	Version string `json:"version"`
 }
 
-// Plan is a purchase plan of Azure Marketplace. A subscription must accept the terms of the plan once.
+// Plan is a purchase plan of Azure Marketplace. The terms of a plan must be accepted once for each subscription.
 type Plan struct {
 	// Name is the name of the plan, such as "stable-gen2". Required.
 	Name string `json:"name"`
@@ -130,36 +127,36 @@ type OSDisk struct {
 	// StorageAccountType is the type of the disk: Standard_LRS, StandardSSD_LRS, StandardSSD_ZRS, Premium_LRS or
 	// Premium_ZRS. By default, Azure chooses a type that suits the VM size.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
+	// Caching is the disk caching: None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
 	Caching string `json:"caching,omitempty"`
-	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. By default, a key that Azure manages
-	// encrypts the disk.
+	// DiskEncryptionSetID is the disk encryption set with the encryption key of the disk. By default, Azure manages the
+	// key.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
-	// Ephemeral stores the disk on the host of the machine. Such a disk is fast and free of charge, but its data is lost
-	// when Azure moves the machine to another host or deallocates the machine.
+	// Ephemeral stores the disk on the host of the machine. Such a disk is fast and free of charge. Its data is lost
+	// when Azure deallocates the machine or moves it to another host.
 	Ephemeral *Ephemeral `json:"ephemeral,omitempty"`
 }
 
 // Ephemeral specifies where the host stores an ephemeral disk.
 type Ephemeral struct {
-	// Placement is the place on the host: CacheDisk, ResourceDisk or NvmeDisk. By default, Azure chooses a place that
-	// suits the VM size.
+	// Placement is the place of an ephemeral disk on the host: CacheDisk, ResourceDisk or NvmeDisk. By default, Azure
+	// chooses a place that suits the VM size.
 	Placement string `json:"placement,omitempty"`
 }
 
 // DataDisk is an additional disk.
 type DataDisk struct {
-	// LUN is the number that identifies the disk in the machine, 0 to 63. Each disk must have another number. Required.
+	// LUN is the unique number of the disk in the machine, 0 to 63. Required.
 	LUN *int32 `json:"lun"`
 	// SizeGiB is the size of the disk in GiB, 1 to 65536. Required.
 	SizeGiB int32 `json:"sizeGiB"`
-	// StorageAccountType is the type of the disk: one of the types that osDisk.storageAccountType allows, PremiumV2_LRS or
-	// UltraSSD_LRS. By default, Azure chooses a type.
+	// StorageAccountType is a type that osDisk.storageAccountType allows, or PremiumV2_LRS or UltraSSD_LRS. By default,
+	// Azure chooses a type.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
+	// Caching is the disk caching: None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
 	Caching string `json:"caching,omitempty"`
-	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. By default, a key that Azure manages
-	// encrypts the disk.
+	// DiskEncryptionSetID is the disk encryption set with the encryption key of the disk. By default, Azure manages the
+	// key.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
 }
 
@@ -167,27 +164,28 @@ type DataDisk struct {
 type NetworkInterface struct {
 	// SubnetID is the subnet of the interface. Required.
 	SubnetID string `json:"subnetID"`
-	// PublicIP gives the interface a public IP address of its own (static, SKU Standard).
+	// PublicIP gives the interface its own static public IP address of the SKU Standard.
 	PublicIP bool `json:"publicIP,omitempty"`
-	// AcceleratedNetworking enables accelerated networking, which not all VM sizes support.
+	// AcceleratedNetworking enables accelerated networking. Not all VM sizes support this.
 	AcceleratedNetworking bool `json:"acceleratedNetworking,omitempty"`
-	// IPForwarding allows the interface to receive and send traffic for other IP addresses. Some network plugins require
-	// this.
+	// IPForwarding allows the interface to receive and send traffic for other IP addresses. Some network plugins
+	// require this.
 	IPForwarding bool `json:"ipForwarding,omitempty"`
-	// SecurityGroupID is a network security group of the interface. The network security group of the subnet applies too.
+	// SecurityGroupID is a network security group of the interface. The security group of the subnet also applies.
 	SecurityGroupID string `json:"securityGroupID,omitempty"`
-	// ApplicationSecurityGroupIDs are the application security groups that the interface joins.
+	// ApplicationSecurityGroupIDs are the application security groups of the interface.
 	ApplicationSecurityGroupIDs []string `json:"applicationSecurityGroupIDs,omitempty"`
-	// LoadBalancerBackendPoolIDs are the backend address pools of load balancers that the interface joins.
+	// LoadBalancerBackendPoolIDs are the backend address pools of load balancers that contain the interface.
 	LoadBalancerBackendPoolIDs []string `json:"loadBalancerBackendPoolIDs,omitempty"`
 }
 
 // Spot contains the settings of a spot machine.
 type Spot struct {
-	// MaxPrice is the maximum price in US dollars per hour. The default is -1, which means the price of a regular machine.
+	// MaxPrice is the maximum price in US dollars per hour. The default is -1, which means the price of a regular
+	// machine.
 	MaxPrice *float64 `json:"maxPrice,omitempty"`
-	// EvictionPolicy specifies what Azure does with an evicted machine: Delete or Deallocate. By default, Azure deletes
-	// the machine, and Machinist replaces it.
+	// EvictionPolicy is what happens to an evicted machine: Delete or Deallocate. By default, Azure deletes the
+	// machine, and Machinist replaces it.
 	EvictionPolicy string `json:"evictionPolicy,omitempty"`
 }
 
@@ -205,21 +203,20 @@ type BootDiagnostics struct {
 	StorageURI string `json:"storageURI,omitempty"`
 }
 
-// Resize is the way in which the provider changes the size of a machine.
+// Resize specifies how the provider changes the size of a machine.
 type Resize string
 
 const (
-	// ResizeNever means that the machine is replaced with a machine of the new size.
+	// ResizeNever replaces the machine with a machine of the new size.
 	ResizeNever Resize = "Never"
-	// ResizeDeallocate means that the provider drains the node, deallocates the machine, changes its size, and starts it
-	// again.
+	// ResizeDeallocate drains the node, and deallocates, resizes and starts the machine.
 	ResizeDeallocate Resize = "Deallocate"
 )
 
 const defaultAdmin = "machinist"
 
-// ParseSpec parses and validates a providerSpec, and sets the defaults. The errors have the code InvalidArgument and
-// name the invalid field.
+// ParseSpec parses and validates a providerSpec, and sets defaults. Errors have the code InvalidArgument and name the
+// invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// These are the IDs of resources that specifications refer to.
 const (
 	subscription = sample.Subscription
 	subnet       = sample.Subnet
@@ -54,7 +53,6 @@ func disk(more ...any) []any {
 	return []any{d}
 }
 
-// full returns a specification with every field.
 func full() []byte {
 	return sample.Spec(
 		"image", map[string]any{"galleryImageID": gallery, "plan": map[string]any{"name": "stable-gen2", "product": "flatcar",
@@ -109,7 +107,6 @@ func TestParseSpecSetsDefaults(t *testing.T) {
 	}
 }
 
-// Each field of the specification must occur in the tests, so a new field without tests fails here.
 func TestEveryFieldHasTest(t *testing.T) {
 	given := map[string]bool{}
 	for _, raw := range [][]byte{
@@ -273,8 +270,7 @@ func TestParseSpecRefusesInvalidFields(t *testing.T) {
 	}
 }
 
-// If a specification is accepted, encoding and parsing it again must not change it. An error has the code
-// InvalidArgument.
+// Encoding and parsing an accepted specification must not change it. Errors have the code InvalidArgument.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
 	f.Add(full())

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These formats follow the limits of Azure and its rules for names.
+// These formats follow Azure's limits and naming rules.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 var (
 	locationFormat      = regexp.MustCompile(`^[a-z][a-z0-9]{1,63}$`)
@@ -36,13 +36,13 @@ func StorageAccountTypes() []string {
 	}
 }
 
-// dataOnlyTypes returns the types from which no machine can boot.
+// dataOnlyTypes returns the disk types from which no machine can boot.
 func dataOnlyTypes() []string { return []string{"PremiumV2_LRS", "UltraSSD_LRS"} }
 
 const (
 	maxOSDiskGiB   = 4095
 	maxDataDiskGiB = 65536
-	// MaxDataDisks is the maximum number of data disks of a machine. LUNs are below it.
+	// MaxDataDisks is the maximum number of data disks of a machine. LUNs are below this number.
 	MaxDataDisks       = 64
 	maxInterfaces      = 8
 	maxSpecTags        = 40 // Azure allows 50 tags for each resource.
@@ -63,7 +63,7 @@ func reservedAdmins() []string {
 		"sys", "test2", "test3", "user4", "user5", "video"}
 }
 
-// validate checks all fields and returns the first error.
+// validate returns the first error.
 func (s *Spec) validate() error {
 	checks := []func() error{
 		func() error {
@@ -93,7 +93,6 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// checkFormat returns an error for a value that is empty or does not match the format.
 func checkFormat(field, value string, format *regexp.Regexp, what string) error {
 	if value == "" {
 		return provider.InvalidField(field, "is required: %s", what)
@@ -104,7 +103,6 @@ func checkFormat(field, value string, format *regexp.Regexp, what string) error 
 	return nil
 }
 
-// oneOf returns an error for a value that is neither empty nor one of the allowed values.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))
@@ -112,7 +110,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// resourceID returns an error if the ID does not identify a resource of one of the types. An empty ID is allowed.
+// resourceID returns an error if the ID is not of one of the resource types. An empty ID is allowed.
 func resourceID(field, id string, types ...string) error {
 	if id == "" {
 		return nil
@@ -394,7 +392,7 @@ func (s *Spec) validateLogin() error {
 	if s.SSHPublicKey == "" {
 		return provider.InvalidField("sshPublicKey", "is required")
 	}
-	// The message does not contain the value, because a user may have entered a private key.
+	// A user may have entered a private key, so the message omits the value.
 	if len(s.SSHPublicKey) > maxSSHKeyBytes || !sshKeyFormat.MatchString(s.SSHPublicKey) {
 		return provider.InvalidField("sshPublicKey",
 			"is not a public key in OpenSSH format of the type ssh-rsa or ssh-ed25519")

@@ -1,5 +1,5 @@
-// Package backend runs the libvirt provider with libvirt and QEMU on this host, for its demo and its tests. Its
-// machines are virtual machines that boot a disk image of hack/guest and get their kubelet through user data.
+// Package backend runs the libvirt provider with libvirt and QEMU on this host, for the demo and tests. The virtual
+// machines boot a disk image of hack/guest and fetch their kubelet.
 package backend
 
 import (
@@ -28,34 +28,31 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// Base is the volume from which the volumes of all machines are copied.
+// Base is the volume that the volumes of all machines are copied from.
 const Base = "debian-12.qcow2"
 
 // emulatedMiB is enough memory for the guest and a few pods.
 const emulatedMiB = 2048
 
-// Libvirt is a stack.Backend that consists of a hypervisor and the libvirt provider.
+// Libvirt is a stack.Backend with a hypervisor and the libvirt provider.
 type Libvirt struct {
-	// Running is a hypervisor that is already running and continues to run after Stop. By default Start starts a
-	// hypervisor.
+	// Running is an existing hypervisor, which continues to run after Stop. Default: Start starts a hypervisor.
 	Running *libvirt.Hypervisor
-	// Start writes one line to Output for each of its steps. If Output is nil, the lines are discarded.
+	// Output receives one line for each step of Start. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started  *libvirt.Hypervisor
 	kubelets *kubelets
 	links    []*link.Link
-	// If Agent is true, the machines contain an agent that updates their kubelet in place.
+	// Agent adds an agent to the machines that updates their kubelet in place.
 	Agent bool
-	// UserData returns a user data template. A machine with this user data joins the cluster as a node. At the given URL,
-	// machines can fetch kubeadm and, from a directory for each version, the kubelet. Default: the template of the profile
-	// "preinstalled".
+	// UserData returns the user data template of machines. They can fetch kubeadm from the URL, and the kubelet from a
+	// directory for each version. Default: the template of the profile "preinstalled".
 	UserData func(url string) ([]byte, error)
-	// before contains the volumes that existed before the first machine was created.
-	before map[string]bool
+	before   map[string]bool
 }
 
-// Hypervisor returns the hypervisor in use. It is nil before Start.
+// Hypervisor returns the hypervisor in use, or nil before Start.
 func (l *Libvirt) Hypervisor() *libvirt.Hypervisor {
 	if l.Running != nil {
 		return l.Running
@@ -145,11 +142,11 @@ func (l *Libvirt) Expose(server string) (string, error) {
 	return proxy.Address(), nil
 }
 
-// APIServer returns the address at which machines reach the API server that was exposed last.
+// APIServer returns the address of the most recently exposed API server, as machines reach it.
 func (l *Libvirt) APIServer() string { return l.links[len(l.links)-1].Address() }
 
-// Adapt implements stack.Adapter. The machines of the example get user data for the kubelets of this run. If the
-// processor does not support KVM, QEMU emulates the machines.
+// Adapt implements stack.Adapter. It sets user data for the kubelets of this run. Without KVM, QEMU emulates the
+// machines.
 func (l *Libvirt) Adapt(o client.Object) error {
 	switch o := o.(type) {
 	case *corev1.Secret:
@@ -175,7 +172,6 @@ func (l *Libvirt) Adapt(o client.Object) error {
 	return nil
 }
 
-// userData returns the user data template with which machines join the cluster as nodes.
 func (l *Libvirt) userData() ([]byte, error) {
 	if l.UserData != nil {
 		return l.UserData(l.kubelets.url)
@@ -183,7 +179,7 @@ func (l *Libvirt) userData() ([]byte, error) {
 	return l.kubelets.userData(l.Agent)
 }
 
-// adaptSpec changes the specification so that this hypervisor can run the machine. It also enables the console log.
+// adaptSpec makes the specification suitable for this hypervisor and enables the console log.
 func (l *Libvirt) adaptSpec(spec *machine.Spec) {
 	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
 	spec.KubeletAgent = l.Agent
@@ -221,8 +217,7 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Left implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of the
-// driver.
+// Left implements stack.Backend. It counts domains and volumes with libvirt's own client, independently of the driver.
 func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {
 		return 0, 0, errors.New("libvirt was not started")
@@ -231,10 +226,10 @@ func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	return len(left), l.kubelets.fetchCount(), err
 }
 
-// Serves reports whether machines can fetch a kubelet of the version.
+// Serves reports whether machines can fetch this version of the kubelet.
 func (l *Libvirt) Serves(version string) bool { return l.kubelets.sums[version] != "" }
 
-// Resources returns the domains, and the volumes that did not exist at the start.
+// Resources returns the domains, and the volumes created since the start.
 func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
 	domains, err := l.Hypervisor().Virsh(ctx, "list", "--all", "--name")
 	if err != nil {
@@ -267,7 +262,6 @@ func (l *Libvirt) Consoles() string {
 	return all.String()
 }
 
-// volumes returns the names of the volumes in the pool.
 func (l *Libvirt) volumes(ctx context.Context) (map[string]bool, error) {
 	if _, err := l.Hypervisor().Virsh(ctx, "pool-refresh", libvirt.Pool); err != nil {
 		return nil, err

@@ -18,15 +18,15 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// Version is the kubelet version that the example fleet requests. Newer is another version. The newer kubelet is
-// available after `go run ./hack/build controlplane kubelet@v1.37.3`.
+// Version is the kubelet version of the example fleet. Newer is another version, which `go run ./hack/build
+// controlplane kubelet@v1.37.3` builds.
 const (
 	Version = "v1.37.2"
 	Newer   = "v1.37.3"
 )
 
-// PodNetwork is the configuration of a network plugin. The pods of one node can reach each other and the node. A real
-// cluster has a pod network that connects all nodes.
+// PodNetwork configures a network plugin. Pods can reach each other only on the same node. The pod network of a real
+// cluster connects all nodes.
 const PodNetwork = `{
   "cniVersion": "1.0.0",
   "name": "pods",
@@ -48,8 +48,7 @@ type kubelets struct {
 	fetches atomic.Int64
 }
 
-// serveKubelets starts a server on an address of this host. The server offers the kubelets that were built together
-// with the control plane.
+// serveKubelets serves the kubelets that were built together with the control plane.
 func serveKubelets(address string) (*kubelets, error) {
 	path, err := controlplane.Locate("kubelet")
 	if err != nil {
@@ -94,11 +93,11 @@ func (k *kubelets) close() error {
 	return nil
 }
 
-// fetchCount returns how many times a kubelet was downloaded.
+// fetchCount returns the number of downloads of a kubelet.
 func (k *kubelets) fetchCount() int { return int(k.fetches.Load()) }
 
-// userData returns the user data template with which machines that boot this image join the cluster as nodes. If
-// withAgent is set, the template also installs an agent that updates the kubelet in place.
+// userData returns a user data template for machines with this image. With withAgent, an agent updates the kubelet in
+// place.
 func (k *kubelets) userData(withAgent bool) ([]byte, error) {
 	o := profile.Options{
 		Profile: "preinstalled", Kubelet: profile.KubeletURL,

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// hasKVM reports whether QEMU can run machines with KVM. It does not rely on the existence of /dev/kvm, because some
-// hosts have this device although their processors do not support KVM.
+// hasKVM reports whether QEMU can use KVM. The existence of /dev/kvm is not sufficient, because the processor may not
+// support KVM.
 func hasKVM() bool {
 	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
@@ -18,8 +18,7 @@ func hasKVM() bool {
 	return err == nil && virtualizes(string(processors))
 }
 
-// virtualizes reports whether the content of /proc/cpuinfo names a processor with the virtualization extensions of
-// Intel or AMD.
+// virtualizes reports whether /proc/cpuinfo shows the virtualization extensions of Intel or AMD.
 func virtualizes(processors string) bool {
 	for line := range strings.Lines(processors) {
 		name, value, _ := strings.Cut(line, ":")

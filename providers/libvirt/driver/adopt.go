@@ -7,9 +7,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Adopt implements provider.Adopter. The driver adopts a domain only if Machinist's element of the domain's metadata
-// has adoptable="true". The credentials reach every domain of the hypervisor, and a user who may create Machines must
-// not be able to delete any of them.
+// Adopt implements provider.Adopter. The metadata of the domain must contain adoptable="true" in Machinist's element.
+// Otherwise, every user who may create Machines could delete any domain of the hypervisor, because the credentials
+// reach all of them.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *provider.Instance, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -37,8 +37,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 		updated := found.metadata
 		own.tag(&updated)
 		updated.Adoptable = ""
-		// Record that the domain was created from the current class. If the Machine later gets a class that requires a
-		// different domain, Update detects the difference.
+		// Record the current class, so that Update detects when the Machine later gets a class that requires a
+		// different domain.
 		updated.Spec, updated.Type, updated.Zone = specHash(spec), instanceType(spec), spec.Zone
 		updated.VCPUs, updated.MemoryMiB, updated.Addresses = spec.VCPUs, spec.MemoryMiB, spec.AddressSource
 		if updated.encode() != found.metadata.encode() {
@@ -58,7 +58,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 	return in, nil
 }
 
-// mayAdopt refuses a domain that belongs to another machine, and a domain that is not marked as adoptable.
+// mayAdopt refuses a domain of another machine, and a domain that is not marked as adoptable.
 func mayAdopt(in *provider.Instance, d *domain, own owner, req provider.AdoptRequest) error {
 	if req.Replaces(in) || own.owns(d.metadata) {
 		return nil

@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Credentials reach every domain of a hypervisor. A user who may create Machines must not be able to delete any of
-// them.
+// Credentials reach every domain of a hypervisor, but users who may create Machines must not be able to delete them.
 //
 // Rule: libvirt-adopts-marked-only.
 func TestAdoptRequiresMarkedDomain(t *testing.T) {

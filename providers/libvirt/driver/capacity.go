@@ -10,13 +10,12 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// podsPerNode is the kubelet's default limit.
+// podsPerNode is the default limit of the kubelet.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver. Capacity does not call the hypervisor, because the providerSpec contains all
-// data. The result contains the resources that a kubelet with default settings reports as allocatable. The kubelet
-// reserves 100 MiB of memory and a tenth of the disk. The memory that the operating system uses is not known and not
-// subtracted.
+// Capacity implements provider.Driver. It does not call the hypervisor, because the providerSpec contains all sizes.
+// The result is what a kubelet with default settings reports as allocatable. The kubelet reserves 100 MiB of memory and
+// a tenth of the disk. The memory of the operating system is unknown and not subtracted.
 func (d *Driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// maxIdle is the maximum number of idle connections.
 	maxIdle = 8
-	// idleFor is how long a connection may stay idle. By default, libvirtd accepts 5000 clients, and other programs need
-	// connections too.
+	// idleFor is how long a connection may stay idle. libvirtd accepts only 5000 clients by default, and other programs
+	// need connections too.
 	idleFor = 5 * time.Minute
 )
 
-// connections contains the connections to one hypervisor with one set of credentials. Each connection serves one call
-// at a time.
+// connections are the connections to one hypervisor with one set of credentials. Each connection serves one call at a
+// time.
 type connections struct {
 	endpoint endpoint
 	options  *Options
@@ -38,17 +37,16 @@ type connections struct {
 type hypervisor struct {
 	*libvirt.Libvirt
 	conn net.Conn
-	// host is the hypervisor's own UUID. An administrator may have configured this UUID. It does not change if the address
-	// of the hypervisor changes.
+	// host is the UUID of the hypervisor, which an administrator may have configured. It does not depend on the
+	// address.
 	host string
-	// activePools contains the storage pools that the current call knows to be active, by name.
+	// activePools contains the pools that the current call has found to be active, by name.
 	activePools map[string]libvirt.StoragePool
 	broken      atomic.Bool
 	expiry      *time.Timer
 }
 
-// withHypervisor calls do with a connection to the hypervisor. If ctx ends before do returns, withHypervisor closes the
-// connection.
+// withHypervisor calls do with a connection. If ctx ends before do returns, the connection is closed.
 func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Credentials, scope string,
 	do func(h *hypervisor) error) error {
 	e, err := d.options.parse(credentials)
@@ -73,7 +71,7 @@ func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Creden
 	if err = h.checkScope(scope); err == nil {
 		err = do(h)
 	}
-	// If the connection is lost during a call, the library's state is not reliable.
+	// After the connection was lost during a call, the library's state is not reliable.
 	if stop() && h.IsConnected() && !h.broken.Load() && provider.CodeOf(err) != provider.Unavailable {
 		pool.put(h)
 	} else {
@@ -85,7 +83,6 @@ func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Creden
 	return err
 }
 
-// get returns an idle connection or, if there is none, a new one.
 func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	for {
 		c.mu.Lock()
@@ -97,7 +94,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 		h := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		c.mu.Unlock()
-		// If the timer has already fired, its function is closing the connection.
+		// If the timer has fired, its function is closing the connection.
 		if h.expiry.Stop() && h.IsConnected() {
 			return h, nil
 		}
@@ -105,7 +102,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	}
 }
 
-// put adds a connection to the idle connections, so that a later call can use it.
+// put makes a connection available to later calls.
 func (c *connections) put(h *hypervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +120,6 @@ type dialer struct{ conn net.Conn }
 
 func (c dialer) Dial() (net.Conn, error) { return c.conn, nil }
 
-// connect returns a new connection to the hypervisor.
 func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 	const attempted = "connect to the hypervisor"
 	conn, err := c.dial(ctx)
@@ -192,13 +188,13 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// scopePrefix is the prefix of an instance's scope. The UUID of the hypervisor follows. If the credentials are changed
-// so that they name another hypervisor, the machines on the first hypervisor must not be treated as deleted.
+// scopePrefix precedes the UUID of the hypervisor in an instance's scope. When the credentials change to another
+// hypervisor, the machines on the first one must not be treated as deleted.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }
 
-// checkScope returns an error if the scope contains another hypervisor. An empty scope allows any hypervisor.
+// checkScope returns an error if the scope names another hypervisor. An empty scope allows any hypervisor.
 func (h *hypervisor) checkScope(scope string) error {
 	if scope == "" || scope == h.scope() {
 		return nil

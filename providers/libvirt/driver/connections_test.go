@@ -19,7 +19,6 @@ import (
 
 const someID = "libvirt:///9d3cbd0e-9f4c-5d5e-8a7b-0123456789ab"
 
-// serve accepts connections until the test ends. It calls handle in a new goroutine for each connection.
 func serve(t *testing.T, handle func(net.Conn)) (address string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,10 +46,10 @@ func xdrString(text string) []byte {
 	return append(out, make([]byte, (4-len(text)%4)%4)...)
 }
 
-// answerCalls returns a handler that acts as libvirtd on a connection. It answers each call with a fixed response.
+// answerCalls acts as a libvirtd that answers each call with a fixed response.
 func answerCalls(capabilities string) func(net.Conn) { return answerCallsWith(capabilities, nil) }
 
-// answerCallsWith is like answerCalls, but also responds to the procedures in more.
+// answerCallsWith also responds to the procedures in more.
 func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)
@@ -122,7 +121,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// A hypervisor must not report a domain as gone if the domain was never on it.
+// A domain on another hypervisor must not be reported as gone.
 //
 // Rule: libvirt-other-hypervisor-refused.
 func TestGetRefusesOtherHypervisor(t *testing.T) {
@@ -183,7 +182,7 @@ func TestUnusableHypervisorHasCode(t *testing.T) {
 	})
 }
 
-// A user who can write Secrets enters the address of a program that runs on the provider's own host.
+// A user who can write Secrets enters an address on the provider's own host.
 //
 // Rule: endpoints-by-flag.
 func TestAttackSecretNamesHostOnLoopback(t *testing.T) {

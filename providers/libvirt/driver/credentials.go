@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// Keys of a Secret with credentials. The keys for TLS have the same names as in a Secret of type kubernetes.io/tls.
+// These are the keys of a Secret with credentials. The TLS keys are the same as in a Secret of type kubernetes.io/tls.
 const (
 	keyURI         = "uri"
 	keyCA          = "ca.crt"
@@ -35,7 +35,7 @@ const (
 	allowAddress = "to allow connections to it, set --libvirt-allow-address"
 )
 
-// endpoint describes a hypervisor and how to reach it.
+// endpoint describes how to reach a hypervisor.
 type endpoint struct {
 	// network and address are the parameters of net.Dial.
 	network, address string
@@ -57,8 +57,8 @@ func malformed(format string, args ...any) error {
 	return provider.Errorf(provider.InvalidArgument, format, args...)
 }
 
-// parse reads a Secret. It ignores white space around values, because Secrets that are created from files end with a
-// newline. Errors name the invalid key, but never contain its value.
+// parse trims white space, because Secrets created from files end with a newline. Errors name the invalid key but never
+// contain its value.
 func (o *Options) parse(c provider.Credentials) (endpoint, error) {
 	if c.Empty() {
 		return endpoint{}, provider.Errorf(provider.Unauthenticated,
@@ -105,7 +105,7 @@ func (o *Options) parse(c provider.Credentials) (endpoint, error) {
 	return e, err
 }
 
-// parseUnix reads a URI that names a Unix socket on the host of the provider.
+// parseUnix reads a URI with a Unix socket on the host of the provider.
 func (o *Options) parseUnix(e *endpoint, u *url.URL, c provider.Credentials) error {
 	query := u.Query()
 	path := defaultSocket
@@ -175,7 +175,6 @@ func (o *Options) parseTLS(e *endpoint, u *url.URL, c provider.Credentials) erro
 	return nil
 }
 
-// parseAddress reads the host and the port of a URI.
 func (o *Options) parseAddress(e *endpoint, u *url.URL, port string) error {
 	if err := checkParameters(u.Query(), ""); err != nil {
 		return err

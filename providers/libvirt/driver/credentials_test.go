@@ -15,8 +15,8 @@ func TestCredentialsAllowOnlySomeURIs(t *testing.T) {
 	for _, c := range []struct {
 		options *Options
 		uri     string
-		// network, address and driver are the expected result. If the test expects an error, code and words contain the code
-		// of the error and a part of its message.
+		// network, address and driver are the expected result. If an error is expected, code and words are its code and
+		// a part of its message.
 		network, address, driver string
 		code                     provider.Code
 		words                    string

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. If Delete returns no error, no resources of the Machine are left. It deletes the
-// volumes before the domain, because the list of the volumes is stored only in the metadata of the domain.
+// Delete implements provider.Driver. After success, no resources of the Machine are left. Volumes are deleted before
+// the domain, because only the domain's metadata list them.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result provider.DeleteResult, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result
 	return result, nil
 }
 
-// deleteByProviderID deletes one domain and its volumes. It keeps the volumes of the owner's other domains.
+// deleteByProviderID deletes one domain and its volumes. The volumes of the owner's other domains stay.
 func (h *hypervisor) deleteByProviderID(ctx context.Context, id libvirt.UUID, own owner) (found bool, err error) {
 	d, err := h.get(ctx, id)
 	switch {
@@ -61,7 +61,6 @@ func (h *hypervisor) deleteByProviderID(ctx context.Context, id libvirt.UUID, ow
 	return found, h.removeDomain(ctx, d, own)
 }
 
-// deleteByOwner deletes all domains and volumes of an owner.
 func (h *hypervisor) deleteByOwner(ctx context.Context, own owner) (found bool, err error) {
 	all, err := h.domainsOf(ctx, own)
 	if err != nil {
@@ -83,7 +82,6 @@ func (h *hypervisor) deleteByOwner(ctx context.Context, own owner) (found bool, 
 	return len(all) > 0, nil
 }
 
-// checkOwner refuses a domain that does not belong to the owner.
 func (h *hypervisor) checkOwner(d *domain, own owner) error {
 	if own.owns(d.metadata) {
 		return nil
@@ -94,11 +92,11 @@ func (h *hypervisor) checkOwner(d *domain, own owner) error {
 		own.cluster)
 }
 
-// destroy stops the domain's QEMU at once, because its node is already drained.
+// destroy stops the domain at once, because its node is already drained.
 func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	if d.metadata.Deleting == "" {
-		// Mark the domain as being deleted. Otherwise, Get would report a domain without volumes as a stopped instance.
+		// Otherwise, Get would report a domain without volumes as a stopped instance.
 		updated := d.metadata
 		updated.Deleting = "true"
 		if err := h.writeMetadata(ctx, d, updated); err != nil {
@@ -109,8 +107,7 @@ func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	if codeOf(err) != libvirt.ErrOperationInvalid {
 		return ignoreNotFound(translate(ctx, err, attempted))
 	}
-	// Check that the domain is not running. A running domain would otherwise continue without its volumes and its
-	// definition.
+	// A running domain would continue without its volumes and its definition.
 	active, err := h.DomainIsActive(d.Domain)
 	if err == nil && active != 0 {
 		return provider.Errorf(provider.Aborted, "%s: another operation is using the domain", attempted)
@@ -118,8 +115,8 @@ func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	return ignoreNotFound(translate(ctx, err, attempted))
 }
 
-// writeMetadata writes Machinist's element of a domain's metadata. If the domain is running, writeMetadata also writes
-// the persistent definition, which applies after the next start.
+// writeMetadata writes Machinist's element of a domain's metadata. For a running domain, it also writes the persistent
+// definition, which applies after the next start.
 func (h *hypervisor) writeMetadata(ctx context.Context, d *domain, m metadata) error {
 	attempted := "write the metadata of domain " + providerID(d.UUID)
 	active, err := h.DomainIsActive(d.Domain)
@@ -146,7 +143,6 @@ func (h *hypervisor) writeMetadata(ctx context.Context, d *domain, m metadata) e
 	return nil
 }
 
-// ignoreNotFound returns nil if the domain no longer exists.
 func ignoreNotFound(err error) error {
 	if provider.IsNotFound(err) {
 		return nil
@@ -172,7 +168,7 @@ func (h *hypervisor) deleteVolumes(ctx context.Context, own owner, selected func
 }
 
 // removeDomain removes the definition of a stopped domain. It fails if a pool that may contain a volume of the domain
-// is not active.
+// is inactive.
 func (h *hypervisor) removeDomain(ctx context.Context, d *domain, own owner) error {
 	attempted := "remove domain " + providerID(d.UUID)
 	for _, v := range d.metadata.Volumes {
@@ -203,8 +199,8 @@ func (h *hypervisor) undefine(d *domain) error {
 	const all = libvirt.DomainUndefineManagedSave | libvirt.DomainUndefineSnapshotsMetadata
 	err := h.DomainUndefineFlags(d.Domain, all|libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
 	if codeOf(err) == libvirt.ErrInvalidArg && messageContains(err, "unsupported flags") {
-		// Some libvirt drivers do not support all flags, because they have no checkpoints or UEFI variables. An example is
-		// "test:///default".
+		// Some libvirt drivers, such as "test:///default", have no checkpoints or UEFI variables and do not support all
+		// flags.
 		err = h.DomainUndefineFlags(d.Domain, all)
 	}
 	return err

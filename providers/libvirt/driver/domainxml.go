@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// The XML of a domain, as far as Machinist writes it.
-// https://libvirt.org/formatdomain.html
+// These types are the part of a domain's XML that Machinist writes. https://libvirt.org/formatdomain.html
 type (
 	domainXML struct {
 		XMLName  xml.Name    `xml:"domain"`
@@ -143,17 +142,15 @@ type (
 	}
 )
 
-// parts contains the volumes and files of a domain.
 type parts struct {
 	root    volumeReference
 	disks   []volumeReference
 	seed    volumeReference
-	console string // the path of the volume; empty without a console log
+	console string // path of the volume; empty without a console log
 	kernel  string // paths
 	initrd  string
 }
 
-// domainDefinition returns the XML of the domain.
 func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts) (string, error) {
 	arch := map[string]string{machine.ArchitectureAMD64: "x86_64", machine.ArchitectureARM64: "aarch64"}[spec.Architecture]
 	m.Namespace = metadataURI
@@ -171,8 +168,7 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 	}
 	if spec.Architecture == machine.ArchitectureAMD64 {
 		d.Features.APIC = &struct{}{}
-		// virt-install uses the same timers for Linux. These timers reduce the number of ticks that a guest loses on a busy
-		// hypervisor.
+		// virt-install uses the same timers for Linux. With them, a guest loses fewer ticks on a busy hypervisor.
 		d.Clock.Timers = []timerXML{{"rtc", "catchup", ""}, {"pit", "delay", ""}, {"hpet", "", "no"}}
 	}
 	if spec.Firmware == machine.FirmwareUEFI {
@@ -202,8 +198,8 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 	return string(raw), err
 }
 
-// diskDevices returns the root disk, the other disks and the seed. All of them are virtio disks, because a kernel for
-// virtual machines may support no other bus. cloud-init also finds a seed on such a disk.
+// diskDevices returns the root disk, the other disks and the seed. All are virtio disks, because the kernel of the
+// image may support no other bus. cloud-init also finds a seed on a virtio disk.
 func diskDevices(p parts, spec machine.Spec) []diskXML {
 	var all []diskXML
 	add := func(v volumeReference, format, serial string) *diskXML {

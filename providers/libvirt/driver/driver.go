@@ -17,28 +17,25 @@ import (
 // Name is the name of the provider.
 const Name = "libvirt"
 
-// Options configures a Driver.
+// Options configure a Driver.
 type Options struct {
 	// Sockets are the Unix sockets that credentials may name. Default: none.
 	Sockets []string
-	// Hosts are the hosts that credentials may name. Each host must be spelled exactly as in the credentials. Default:
-	// all.
+	// Hosts are the hosts that credentials may name, in exactly the same spelling. Default: all.
 	Hosts []string
-	// PlainTCP allows connections without encryption and authentication. By default they are refused: every client that
-	// reaches such a port controls the hypervisor, and user data is readable on the network.
+	// PlainTCP allows connections without encryption and authentication. Every client that reaches such a port controls
+	// the hypervisor, and user data is readable on the network. Default: false.
 	PlainTCP bool
-	// CreateSettle is the time after which a creation whose response was lost can no longer take effect. Default: 1
-	// minute.
+	// CreateSettle is how long an unanswered create call may still take effect. Default: 1 minute.
 	CreateSettle time.Duration
-	// ShutdownGrace is how long a guest may take to shut down. After this time, the driver stops the domain and restarts
-	// it with the new sizes. Default: 90 seconds.
+	// ShutdownGrace is how long a guest may take to shut down before a resize. After this time, the driver stops the
+	// domain. Default: 90 seconds.
 	ShutdownGrace time.Duration
-	// Endpoints restrict the addresses of hypervisors. Addresses in Hosts are always allowed.
+	// Endpoints restrict the addresses of hypervisors. The addresses in Hosts are always allowed.
 	Endpoints endpoints.Rules
 	// Dial connects to a hypervisor. Default: a dialer that obeys Endpoints.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Wrap wraps every connection. If the connection uses TLS, the wrapper sees the unencrypted data. By default
-	// connections are not wrapped.
+	// Wrap wraps every connection. With TLS, it sees the unencrypted data. Default: no wrapper.
 	Wrap func(net.Conn) net.Conn
 }
 
@@ -46,8 +43,8 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// The keys are the UUIDs of the domains that running calls of Create are creating. Two parallel calls for the same
-	// domain would both write to its seed.
+	// creating contains the UUIDs of the domains that running calls of Create are creating. Two parallel calls for the
+	// same domain would both write to its seed.
 	creating sync.Map
 }
 
@@ -59,7 +56,7 @@ var (
 	_ provider.Scoper    = (*Driver)(nil)
 )
 
-// New returns a driver without connecting to a hypervisor. It fails if an option is invalid.
+// New returns a driver without connecting to a hypervisor. It returns an error for an invalid option.
 func New(o Options) (*Driver, error) {
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")

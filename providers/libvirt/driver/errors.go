@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// codeOf returns the error number that libvirt has returned. If the error is not from libvirt, codeOf returns ErrOk.
+// codeOf returns libvirt's error number, or ErrOk if the error is not from libvirt.
 func codeOf(err error) libvirt.ErrorNumber {
 	if answer, ok := errors.AsType[libvirt.Error](err); ok {
 		return libvirt.ErrorNumber(answer.Code)
@@ -23,9 +23,9 @@ func codeOf(err error) libvirt.ErrorNumber {
 	return libvirt.ErrOk
 }
 
-// messageContains reports whether libvirt's message contains one of the words. The words must be in lower case. libvirt
-// uses the same number for many errors that differ only in the message. The driver shows libvirt's messages only for
-// deletions, because other messages may repeat secrets from the request.
+// messageContains reports whether libvirt's message contains one of the lower-case words. Many errors share a number
+// and differ only in the message. Messages are shown only for deletions, because others may repeat secrets from the
+// request.
 func messageContains(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {
@@ -36,8 +36,8 @@ func messageContains(err error, words ...string) bool {
 	return false
 }
 
-// answerText returns libvirt's message for a failed deletion, as a text that follows the name of the object. It is
-// empty if libvirt has not answered. The answer contains no secrets, because a deletion sends only a name.
+// answerText returns libvirt's message for a failed deletion, to follow the name of the object, or an empty string. A
+// deletion sends only a name, so the message contains no secrets.
 func answerText(err error) string {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {
@@ -56,7 +56,7 @@ func isAbsent(err error) bool {
 	return false
 }
 
-// translate converts an error to one with a canonical code. The message is the driver's own.
+// translate converts an error to a canonical one with the driver's own message.
 func translate(ctx context.Context, err error, attempted string) error {
 	if err == nil {
 		return nil
@@ -137,7 +137,7 @@ func classify(err error) (provider.Code, string) {
 	return provider.Internal, withNumber("libvirtd reports an internal error")
 }
 
-// withField adds the field of the providerSpec that has caused an error to the error.
+// withField adds the field of the providerSpec that caused the error.
 func withField(err error, field string) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || !e.Code.Terminal() {

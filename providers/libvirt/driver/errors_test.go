@@ -74,7 +74,7 @@ func TestLibvirtErrorsHaveCodes(t *testing.T) {
 	}
 }
 
-// A domain is reported as stopped only if its guest cannot leave this state without help.
+// Only a guest that cannot leave its state without help counts as stopped.
 func TestDomainStatesAreConverted(t *testing.T) {
 	for _, c := range []struct {
 		state  libvirt.DomainState

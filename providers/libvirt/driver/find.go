@@ -9,13 +9,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// domain is a domain of libvirt with the metadata that Machinist wrote.
+// domain is a libvirt domain with Machinist's metadata.
 type domain struct {
 	libvirt.Domain
 	metadata metadata
 }
 
-// get returns the domain with a UUID.
 func (h *hypervisor) get(ctx context.Context, id libvirt.UUID) (*domain, error) {
 	found, err := h.DomainLookupByUUID(id)
 	if err != nil {
@@ -24,7 +23,6 @@ func (h *hypervisor) get(ctx context.Context, id libvirt.UUID) (*domain, error) 
 	return h.readMetadata(ctx, found)
 }
 
-// readMetadata returns the domain with its metadata.
 func (h *hypervisor) readMetadata(ctx context.Context, d libvirt.Domain) (*domain, error) {
 	text, err := h.DomainGetMetadata(d, int32(libvirt.DomainMetadataElement), libvirt.OptString{metadataURI},
 		libvirt.DomainAffectCurrent)
@@ -37,7 +35,7 @@ func (h *hypervisor) readMetadata(ctx context.Context, d libvirt.Domain) (*domai
 	return &domain{Domain: d, metadata: parseMetadata(text)}, nil
 }
 
-// listDomains returns all domains for which wanted returns true, without duplicates. It reads the metadata only of
+// listDomains returns all domains for which wanted returns true, without duplicates. It reads only the metadata of
 // domains for which candidate returns true.
 func (h *hypervisor) listDomains(ctx context.Context, wanted func(*domain) bool,
 	candidate func(libvirt.Domain) bool) ([]*domain, error) {
@@ -68,13 +66,12 @@ func (h *hypervisor) listDomains(ctx context.Context, wanted func(*domain) bool,
 
 func anyDomain(libvirt.Domain) bool { return true }
 
-// domainsOf returns the domains of an owner.
 func (h *hypervisor) domainsOf(ctx context.Context, own owner) ([]*domain, error) {
 	return h.listDomains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, anyDomain)
 }
 
-// preferred returns the domain that represents a machine with several domains. It prefers running and pending
-// domains, then stopped ones, and then domains that are being deleted. The result is nil if there is no domain.
+// preferred selects among several domains of a machine: first running and pending ones, then stopped ones, then those
+// being deleted. Without a domain, it returns nil.
 func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
 	rank := map[provider.InstanceState]int{provider.StateRunning: 3, provider.StatePending: 3, provider.StateStopped: 2}
 	var best *provider.Instance
@@ -95,8 +92,8 @@ func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.In
 	return best, of, nil
 }
 
-// halfStarted reports whether a domain is being started and is not persistent yet. If libvirtd ends before the start
-// is complete, it kills and removes such a domain after its own restart, but lists the domain until then.
+// halfStarted reports whether a domain is being started and not yet persistent. If libvirtd ends meanwhile, it removes
+// such a domain only after its own restart, and lists it until then.
 // https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
 func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *domain) (bool, error) {
 	if in.State != provider.StatePending {
@@ -153,14 +150,13 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 	return in, err
 }
 
-// volume is a volume of libvirt, together with the owner and the attempt that its name contains.
+// volume is a libvirt volume with the owner and the attempt in its name.
 type volume struct {
 	libvirt.StorageVol
 	cluster, uid, attempt string
 }
 
-// listVolumes returns the volumes of Machinist whose names have the prefix. It searches all active pools and removes
-// duplicates.
+// listVolumes returns Machinist's volumes with a name prefix, from all active pools and without duplicates.
 func (h *hypervisor) listVolumes(ctx context.Context, prefix string) ([]volume, error) {
 	pools, _, err := h.ConnectListAllStoragePools(1, libvirt.ConnectListStoragePoolsActive)
 	if err != nil {

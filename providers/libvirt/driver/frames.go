@@ -8,7 +8,7 @@ import (
 )
 
 // The libvirt library does not check the length field of a message. It allocates a buffer of this length before it
-// reads, and a length that is too small ends the process. libvirt's own limit is 32 MiB.
+// reads, and too small a length crashes the process. libvirt's own limit is 32 MiB.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/rpc/virnetprotocol.x: VIR_NET_MESSAGE_MAX
 const (
 	minFrame = 28
@@ -17,15 +17,15 @@ const (
 
 var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malformed")
 
-// checkedConn is a connection that fails if an answer has an impossible length.
+// checkedConn fails if an answer has an impossible length.
 type checkedConn struct {
 	net.Conn
-	// broken is set if libvirtd has sent a message with an impossible length.
+	// broken is set after a message with an impossible length.
 	broken *atomic.Bool
 
 	length     [4]byte
-	lengthRead int    // number of bytes of length that were read
-	remaining  uint32 // number of bytes of the answer that were not read yet, once lengthRead is 4
+	lengthRead int    // number of bytes of length read so far
+	remaining  uint32 // number of unread bytes of the answer, once lengthRead is 4
 }
 
 // Read implements net.Conn.
@@ -39,8 +39,7 @@ func (f *checkedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check parses the lengths of the messages in the data that was received from libvirtd. It returns false if a message
-// has an impossible length.
+// check parses the lengths of the received messages. It returns false for an impossible length.
 func (f *checkedConn) check(data []byte) bool {
 	for len(data) > 0 {
 		if f.lengthRead < len(f.length) {

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// answer returns a message of the given size. Its length field contains the number claimed.
+// answer returns a message of the given size whose length field contains claimed.
 func answer(claimed uint32, bytes int) []byte {
 	out := make([]byte, bytes)
 	binary.BigEndian.PutUint32(out, claimed)

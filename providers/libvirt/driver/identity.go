@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// owner identifies the Machine for which a call is made.
+// owner identifies the Machine of a call.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -43,33 +43,33 @@ func ownerOf(cluster string, m provider.Machine) (owner, error) {
 // metadataURI is the XML namespace of Machinist's element in the metadata of a domain.
 const metadataURI = "https://machinist.dev/libvirt/v1"
 
-// metadata is Machinist's element in the metadata of a domain. If the class no longer exists, this element is the only
-// information about an instance.
+// metadata is Machinist's element in the metadata of a domain. Without a class, it is the only information about an
+// instance.
 type metadata struct {
 	XMLName xml.Name `xml:"machine"`
-	// Namespace is metadataURI when the element is part of a domain definition. libvirt omits the namespace when it
-	// returns only the element, and adds the namespace when a client writes only the element.
+	// Namespace is set when the element is part of a domain definition. libvirt adds and omits the namespace itself
+	// when a client writes or reads only the element.
 	Namespace string `xml:"xmlns,attr,omitempty"`
-	// If Adoptable is "true", Machinist may adopt the domain.
+	// Adoptable is "true" if Machinist may adopt the domain.
 	Adoptable string `xml:"adoptable,attr,omitempty"`
 
 	Cluster string `xml:"cluster,attr,omitempty"`
 	UID     string `xml:"uid,attr,omitempty"`
-	// Machine is namespace/name. It is informational.
+	// Machine is namespace/name, for information only.
 	Machine string `xml:"machine,attr,omitempty"`
-	// Attempt distinguishes the domains and volumes that different attempts have created for one Machine.
+	// Attempt distinguishes the domains and volumes of different attempts for one Machine.
 	Attempt string `xml:"attempt,attr,omitempty"`
-	// Spec is a hash of the fields of the providerSpec that cannot change in place.
+	// Spec is a hash of the fields that cannot change in place.
 	Spec string `xml:"spec,attr,omitempty"`
-	// VCPUs and MemoryMiB are the sizes of the domain. After a change, they take effect at the next start.
+	// VCPUs and MemoryMiB are the sizes of the domain. A change takes effect at the next start.
 	VCPUs     int32 `xml:"vcpus,attr,omitempty"`
 	MemoryMiB int64 `xml:"memoryMiB,attr,omitempty"`
-	// Stopping is the time at which the driver began to stop the domain in order to change its sizes, in RFC 3339. After
-	// the stop, it is startPending. It is empty otherwise.
+	// Stopping is when the driver began to stop the domain for a resize, in RFC 3339. After the stop, it is
+	// startPending. Otherwise, it is empty.
 	Stopping string `xml:"stopping,attr,omitempty"`
-	// Version is the kubelet version for which the user data was rendered.
+	// Version is the kubelet version of the user data.
 	Version string `xml:"version,attr,omitempty"`
-	// Created is the time at which the domain was created, in RFC 3339.
+	// Created is the creation time of the domain in RFC 3339.
 	Created string `xml:"created,attr,omitempty"`
 	// Deleting is "true" once the deletion of the domain has started. It is set before any part of the domain is
 	// deleted.
@@ -77,7 +77,7 @@ type metadata struct {
 	Zone      string `xml:"zone,attr,omitempty"`
 	Type      string `xml:"type,attr,omitempty"`
 	Addresses string `xml:"addresses,attr,omitempty"`
-	// Volumes are the volumes that were created for the domain.
+	// Volumes were created for the domain.
 	Volumes []volumeReference `xml:"volume"`
 }
 
@@ -86,7 +86,6 @@ type volumeReference struct {
 	Name string `xml:"name,attr"`
 }
 
-// encode returns the element as XML.
 func (m metadata) encode() string {
 	raw, err := xml.Marshal(m)
 	if err != nil {
@@ -105,17 +104,15 @@ func parseMetadata(text string) metadata {
 	return m
 }
 
-// owns reports whether the metadata contain the cluster and the UID of the machine.
 func (o owner) owns(m metadata) bool { return m.Cluster == o.cluster && m.UID == string(o.machine.UID) }
 
-// tag writes the owner to the metadata.
 func (o owner) tag(m *metadata) {
 	m.Cluster, m.UID = o.cluster, string(o.machine.UID)
 	m.Machine = o.machine.Namespace + "/" + o.machine.Name
 }
 
-// attemptOf returns the part of a token that distinguishes the attempts of a Machine: the number in the token, or a
-// hash of a token without a number.
+// attemptOf returns the number in a token, or a hash of a token without a number. It distinguishes the attempts of a
+// Machine.
 func (o owner) attemptOf(token string) string {
 	attempt, ok := strings.CutPrefix(token, string(o.machine.UID)+"-")
 	if n, err := strconv.ParseUint(attempt, 10, 32); ok && err == nil && strconv.FormatUint(n, 10) == attempt {
@@ -124,15 +121,13 @@ func (o owner) attemptOf(token string) string {
 	return "x" + naming.Hash(token)
 }
 
-// uuidNamespace is the namespace of the UUIDs of domains.
 var uuidNamespace = uuid.MustParse("6ba9f4a2-3f0c-5c0e-9d57-1a6d1c1f4f6b")
 
-// domainUUID returns the UUID of the domain of an attempt.
 func (o owner) domainUUID(attempt string) uuid.UUID {
 	return uuid.NewSHA1(uuidNamespace, []byte(o.cluster+"\x00"+string(o.machine.UID)+"\x00"+attempt))
 }
 
-// Only the name of a volume identifies its owner, because libvirt keeps no metadata for volumes:
+// libvirt keeps no metadata for volumes, so the name identifies the owner:
 //
 //	machinist_CLUSTER_UID_ATTEMPT_PART
 const (
@@ -144,8 +139,8 @@ const (
 	partDisk    = "disk-"
 )
 
-// escape encodes a part of a volume's name. It escapes "_", which separates the parts, and characters that some file
-// systems do not support.
+// escape encodes a part of a volume name. It escapes the separator "_", and characters that some file systems do not
+// support.
 func escape(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -161,7 +156,6 @@ func escape(text string) string {
 
 var escapeSequence = regexp.MustCompile(`=[0-9A-F]{2}`)
 
-// unescape decodes the result of escape.
 func unescape(text string) string {
 	return escapeSequence.ReplaceAllStringFunc(text, func(code string) string {
 		c, _ := strconv.ParseUint(code[1:], 16, 8)
@@ -169,7 +163,7 @@ func unescape(text string) string {
 	})
 }
 
-// volumePrefix returns the prefix of the names of all of the owner's volumes.
+// volumePrefix returns the common prefix of the owner's volume names.
 func (o owner) volumePrefix() string {
 	return machine.VolumePrefix + escape(o.cluster) + "_" + escape(string(o.machine.UID)) + "_"
 }
@@ -178,7 +172,7 @@ func (o owner) volumeName(attempt, part string) string {
 	return o.volumePrefix() + attempt + "_" + part
 }
 
-// volumeOwner parses the name of a volume. If Machinist has not created the volume, ok is false.
+// volumeOwner parses a volume name. If the volume is not Machinist's, ok is false.
 func volumeOwner(name string) (cluster, uid, attempt string, ok bool) {
 	rest, marked := strings.CutPrefix(name, machine.VolumePrefix)
 	fields := strings.Split(rest, "_")
@@ -188,22 +182,20 @@ func volumeOwner(name string) (cluster, uid, attempt string, ok bool) {
 	return unescape(fields[0]), unescape(fields[1]), fields[2], true
 }
 
-// macAddress returns the hardware address of an interface. Like the addresses that libvirt generates, it begins with
-// 52, which is a prefix of locally administered addresses.
+// macAddress returns the hardware address of an interface. Like libvirt's own addresses, it begins with 52, a prefix of
+// locally administered addresses.
 func macAddress(domain uuid.UUID, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", domain, i))
 	return fmt.Sprintf("52:%02x:%02x:%02x:%02x:%02x", sum[0], sum[1], sum[2], sum[3], sum[4])
 }
 
-// providerIDPrefix is the prefix of the domain's UUID in a provider ID. The guest finds the UUID in the tables of its
-// firmware.
+// providerIDPrefix precedes the domain's UUID in a provider ID. The guest finds the UUID in the tables of its firmware.
 const providerIDPrefix = "libvirt:///"
 
 func providerID(id libvirt.UUID) string { return providerIDPrefix + uuid.UUID(id).String() }
 
 var uuidFormat = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// parseProviderID returns the UUID in a provider ID.
 func parseProviderID(id string) (libvirt.UUID, error) {
 	text, ours := strings.CutPrefix(id, providerIDPrefix)
 	if !ours || !uuidFormat.MatchString(text) {
@@ -218,7 +210,7 @@ func parseProviderID(id string) (libvirt.UUID, error) {
 	return libvirt.UUID(parsed), nil
 }
 
-// specHash returns a hash of the fields that cannot change in place.
+// specHash hashes the fields that cannot change in place.
 func specHash(s machine.Spec) string {
 	s.Zone, s.VCPUs, s.MemoryMiB, s.KubeletAgent = "", 0, 0, false
 	raw, err := json.Marshal(s)
@@ -229,7 +221,7 @@ func specHash(s machine.Spec) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// instanceType returns the instance type, which becomes a label of the node.
+// instanceType returns the instance type, which becomes a label of the Node.
 func instanceType(s machine.Spec) string { return fmt.Sprintf("%d-vcpus-%d-mib", s.VCPUs, s.MemoryMiB) }
 
 func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -130,7 +130,6 @@ func TestHardwareAddressesAreStableAndUnique(t *testing.T) {
 	}
 }
 
-// Values from a class must be escaped in the XML of the domain.
 func TestDomainDefinitionEscapesValues(t *testing.T) {
 	spec, err := machine.ParseSpec(sample.Spec("kernel", map[string]any{"image": "vmlinuz", "commandLine": `a="<b>" & c`},
 		"networks[1]", map[string]any{"bridge": "br0"}, "networks[2]", map[string]any{"user": true}, "firmware", "uefi",

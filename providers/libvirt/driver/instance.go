@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// instance converts a domain to a provider.Instance.
 func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instance, error) {
 	state, reason, err := h.DomainGetState(d.Domain, 0)
 	if err != nil {
@@ -44,8 +43,8 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 	return in, nil
 }
 
-// nodeName returns the name under which the kubelet of a domain registers. This is the name of the domain, because the
-// seed passes it to the guest as the host name. If a node cannot have this name, the result is empty.
+// nodeName returns the name of the domain, because the seed passes it to the guest as the host name. If the name is
+// invalid for a Node, the result is empty.
 func nodeName(domain string) string {
 	if len(validation.IsDNS1123Subdomain(domain)) > 0 {
 		return ""
@@ -53,8 +52,7 @@ func nodeName(domain string) string {
 	return domain
 }
 
-// stateOf converts libvirt's state and its reason.
-// https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainState
+// stateOf maps libvirt's state and its reason. https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainState
 func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, string) {
 	switch state {
 	case libvirt.DomainRunning, libvirt.DomainBlocked:
@@ -73,8 +71,8 @@ func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, s
 	return provider.StateRunning, "libvirt does not know the domain's state"
 }
 
-// pausedState returns the state of a paused domain. libvirt itself resumes the domain after some kinds of pauses. After
-// other kinds of pauses, the domain counts as stopped, because an administrator must resume it.
+// pausedState returns the state of a paused domain. libvirt resumes some pauses itself. Otherwise the domain counts as
+// stopped, because an administrator must resume it.
 func pausedState(reason libvirt.DomainPausedReason) (provider.InstanceState, string) {
 	switch reason {
 	case libvirt.DomainPausedStartingUp:
@@ -111,8 +109,8 @@ func shutoffReason(reason libvirt.DomainShutoffReason) string {
 	return "the domain is off; libvirt does not know the reason, for example because the hypervisor was restarted"
 }
 
-// readAddresses adds the host name of a domain to its instance and, if the domain is running, its addresses. The guest
-// itself chooses the addresses that its agent reports.
+// readAddresses sets the host name and, for a running domain, the addresses. The guest itself chooses the addresses
+// that its agent reports.
 func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.Instance) error {
 	if name := nodeName(d.Name); name != "" {
 		in.Addresses = append(in.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
@@ -126,8 +124,8 @@ func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.
 	}
 	interfaces, err := h.DomainInterfaceAddresses(d.Domain, uint32(source), 0)
 	if err != nil {
-		// The agent has not started yet, the network is a bridge and has no leases, or the domain has just stopped. The
-		// instance is useful without addresses.
+		// The agent has not started, a bridge has no leases, or the domain has just stopped. The instance is useful
+		// without addresses.
 		if codeOf(err) != libvirt.ErrOk {
 			return nil
 		}
@@ -155,9 +153,9 @@ func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.
 	return nil
 }
 
-// macAddressesOf returns the hardware addresses of the interfaces in the domain's definition if the addresses come from
-// the guest agent. The agent also reports interfaces that the guest created, such as the bridge of its pods. If the
-// addresses have another source, macAddressesOf returns nil.
+// macAddressesOf returns the hardware addresses in the domain's definition. They filter the interfaces that the guest
+// agent reports: it also reports those that the guest created, such as a pod bridge. Without the agent, the result is
+// nil.
 func (h *hypervisor) macAddressesOf(ctx context.Context, d *domain) (map[string]bool, error) {
 	if d.metadata.Addresses != machine.AddressSourceAgent {
 		return nil, nil

@@ -12,13 +12,13 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Numbers of procedures in libvirt's protocol.
+// These are numbers of procedures in libvirt's protocol.
 const (
 	domainGetXMLDesc         = 14
 	domainInterfaceAddresses = 353
 )
 
-// interfaceWith returns a response to domainInterfaceAddresses that contains one interface.
+// interfaceWith returns a response to domainInterfaceAddresses with one interface.
 func interfaceWith(mac string, addresses ...string) []byte {
 	number := func(b []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(b, n) }
 	answer := append(number(nil, 1), xdrString("eth0")...)
@@ -32,8 +32,7 @@ func interfaceWith(mac string, addresses ...string) []byte {
 }
 
 // A guest reports the address of an API server through its agent, to get a serving certificate for it. The driver marks
-// this address as reported by the guest. If an address comes from a lease of libvirt's network, the driver does not
-// mark it.
+// this address as reported by the guest. Addresses from leases of libvirt's networks are not marked.
 //
 // Rule: libvirt-agent-addresses-marked.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/providers/libvirt/seed"
 )
 
-// launch contains the state of one call of Create.
 type launch struct {
 	*hypervisor
 	own     owner
@@ -74,7 +73,7 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	if err != nil {
 		return nil, l.startError(ctx, err)
 	}
-	// The domain now exists, so the code of an error must not imply that nothing was created.
+	// The domain exists now, so the error code must not imply that nothing was created.
 	if err := l.persist(ctx, started, text); err != nil {
 		return nil, ambiguousError(err)
 	}
@@ -85,9 +84,8 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	return in, ambiguousError(err)
 }
 
-// existingDomains returns the owner's domains. In the first attempt of a Machine, it reads only the metadata of domains
-// that have the Machine's name. No other domain can belong to the Machine, because nothing was created or adopted
-// before. Each read of metadata costs a call.
+// existingDomains returns the owner's domains. In the first attempt, only a domain with the Machine's name can belong
+// to the Machine. So only its metadata are read, because each read costs a call.
 func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
 		return l.domainsOf(ctx, l.own)
@@ -97,7 +95,6 @@ func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	})
 }
 
-// reuse returns the instance for a domain that already exists.
 func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*provider.Instance, error) {
 	if in.State == provider.StateTerminating {
 		return nil, provider.Errorf(provider.AlreadyExists,
@@ -110,7 +107,7 @@ func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*
 			"domain %s is being started by an earlier call, or libvirtd will remove it after an interrupted start", in.ProviderID)
 	}
 	if uuid.UUID(d.UUID) != l.id {
-		return in, nil // The domain of another attempt, or an adopted one.
+		return in, nil // the domain of another attempt, or an adopted one
 	}
 	if d.metadata.Spec != specHash(l.spec) || !hasSizes(d.metadata, l.spec) {
 		return nil, provider.Errorf(provider.AlreadyExists, "domain %s was created with this token from another providerSpec",
@@ -152,10 +149,9 @@ func (l *launch) checkNotTaken(ctx context.Context) error {
 	return nil
 }
 
-// name returns the name of the domain and of its node.
+// name returns the name of the domain and its Node.
 func (l *launch) name() string { return naming.Instance(l.own.cluster, l.own.machine, l.req.Token) }
 
-// prepare creates the volumes and returns the definition of the domain.
 func (l *launch) prepare(ctx context.Context) (string, error) {
 	p, err := l.createVolumes(ctx)
 	if err != nil {
@@ -184,7 +180,7 @@ func (l *launch) prepare(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// createVolumes creates the volumes of the domain, or finds those of an earlier call.
+// createVolumes creates the volumes, or finds those of an earlier call.
 func (l *launch) createVolumes(ctx context.Context) (p parts, err error) {
 	root := volumeXML{
 		Capacity: sizeXML{"bytes", uint64(l.spec.Volume.SizeGiB) << 30}, Target: volumeTargetXML{Format: formatXML{"qcow2"}},
@@ -232,7 +228,6 @@ func (l *launch) createVolumes(ctx context.Context) (p parts, err error) {
 	return p, err
 }
 
-// createVolume creates one of the domain's volumes.
 func (l *launch) createVolume(ctx context.Context, pool, field, part string,
 	v volumeXML) (volumeReference, libvirt.StorageVol, error) {
 	v.Name = l.own.volumeName(l.attempt, part)
@@ -244,8 +239,7 @@ func (l *launch) createVolume(ctx context.Context, pool, field, part string,
 	return volumeReference{pool, v.Name}, created, err
 }
 
-// createSeed creates the volume with the user data. It always writes the content, because an earlier call may have
-// been interrupted.
+// createSeed always writes the user data, because an earlier call may have been interrupted.
 func (l *launch) createSeed(ctx context.Context) (volumeReference, error) {
 	content := seed.Image(seed.Data{
 		InstanceID: l.id.String(), HostName: l.name(), UserData: l.req.UserData.Reveal(), NetworkConfig: l.spec.NetworkConfig,
@@ -259,7 +253,6 @@ func (l *launch) createSeed(ctx context.Context) (volumeReference, error) {
 	return ref, err
 }
 
-// findKernel finds the kernel and the initial RAM disk.
 func (l *launch) findKernel(ctx context.Context, p *parts) error {
 	k := l.spec.Kernel
 	if k == nil {
@@ -278,8 +271,8 @@ func (l *launch) findKernel(ctx context.Context, p *parts) error {
 	return err
 }
 
-// startError translates the error if libvirt could not start a domain. In this case, only the volumes exist, and the
-// next call of Create uses them.
+// startError translates a failure to start a domain. Only the volumes exist then, and the next call of Create uses
+// them.
 func (l *launch) startError(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
@@ -293,7 +286,7 @@ func (l *launch) startError(ctx context.Context, err error) error {
 	return translate(ctx, err, attempted)
 }
 
-// persist makes a domain persistent. From then on, the domain starts together with the hypervisor.
+// persist makes a domain persistent, so that it starts with the hypervisor.
 func (l *launch) persist(ctx context.Context, d libvirt.Domain, text string) error {
 	if _, err := l.DomainDefineXMLFlags(text, 0); err != nil {
 		return translate(ctx, err, "make domain "+providerID(d.UUID)+" persistent")
@@ -305,8 +298,8 @@ func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
 	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// ambiguousError converts an error that occurred after the domain had been created. The code of the result never
-// implies that nothing was created.
+// ambiguousError converts an error that occurred after the creation of the domain. Its code never implies that nothing
+// was created.
 func ambiguousError(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// List implements provider.Driver. List returns everything on the hypervisor in one page. It reads the volumes before
-// the domains. Otherwise, the volumes of a domain that is created in the meantime would be reported as leftovers.
+// List implements provider.Driver. It returns everything on the hypervisor in one page. Volumes are read before
+// domains. Otherwise, the volumes of a domain that is just being created would look like leftovers.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 	if req.ClusterID == "" {
 		return page, provider.Errorf(provider.InvalidArgument, "list domains: the cluster ID is empty")
@@ -57,10 +57,10 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 	return page, nil
 }
 
-// leftover returns the provider.Leftover for a volume that no domain uses.
+// leftover describes a volume that no domain uses.
 func (h *hypervisor) leftover(v volume) provider.Leftover {
 	l := provider.Leftover{ID: "volume/" + v.Pool + "/" + v.Name, ClusterID: v.cluster, MachineUID: types.UID(v.uid)}
-	// Ignore errors, because the creation time is only informational.
+	// Ignore errors, because the creation time is only for information.
 	var description volumeXML
 	text, err := h.StorageVolGetXMLDesc(v.StorageVol, 0)
 	if err != nil || xml.Unmarshal([]byte(text), &description) != nil || description.Target.Timestamps == nil {
@@ -73,7 +73,7 @@ func (h *hypervisor) leftover(v volume) provider.Leftover {
 	return l
 }
 
-// ListScope implements provider.Scoper. List covers the hypervisor that the credentials name.
+// ListScope implements provider.Scoper. The scope is the hypervisor in the credentials.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	e, err := d.options.parse(class.Credentials)
 	if err != nil {

@@ -10,17 +10,16 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// startPending is a value of metadata.Stopping. While the field has this value, the domain is stopped for a change of
-// its sizes and has not been started again.
+// startPending is a value of metadata.Stopping. The domain was stopped for a resize and must be started again.
 const startPending = "start"
 
-// hasSizes reports whether a domain has the wanted sizes and no change is in progress.
+// hasSizes reports whether a domain has the wanted sizes and no resize is in progress.
 func hasSizes(m metadata, spec machine.Spec) bool {
 	return m.VCPUs == spec.VCPUs && m.MemoryMiB == spec.MemoryMiB && m.Stopping == ""
 }
 
-// resize changes the sizes of a domain whose node has been drained. New processors and memory take effect at the next
-// start. The metadata record the progress, so that another process can continue.
+// resize changes the sizes of a domain with a drained node. The new sizes take effect at the next start. The metadata
+// record the progress, so that another process can continue.
 func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	grace time.Duration) (provider.UpdateOutcome, error) {
 	attempted := "resize domain " + providerID(d.UUID)
@@ -49,7 +48,7 @@ func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	return provider.UpdateDone, h.writeMetadata(ctx, d, updated)
 }
 
-// stop asks the guest to shut down. After the grace period, the driver stops the domain's QEMU.
+// stop asks the guest to shut down. After the grace period, it stops the domain.
 func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	since, err := time.Parse(time.RFC3339, d.metadata.Stopping)
@@ -72,7 +71,6 @@ func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) e
 	return translate(ctx, err, attempted)
 }
 
-// setSizes writes the sizes for the domain's next start.
 func (h *hypervisor) setSizes(ctx context.Context, d *domain, spec machine.Spec) error {
 	attempted := "resize domain " + providerID(d.UUID)
 	const config = uint32(libvirt.DomainAffectConfig)

@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The XML of a volume, as far as Machinist writes and reads it.
-// https://libvirt.org/formatstorage.html
+// These types are the part of a volume's XML that Machinist uses. https://libvirt.org/formatstorage.html
 type (
 	volumeXML struct {
 		XMLName  xml.Name        `xml:"volume"`
@@ -65,7 +64,6 @@ func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.Stor
 	return pool, nil
 }
 
-// lookUpVolume returns a volume of a pool and its description.
 func (h *hypervisor) lookUpVolume(pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML, error) {
 	v, err := h.StorageVolLookupByName(pool, name)
 	if err != nil {
@@ -82,8 +80,8 @@ func (h *hypervisor) lookUpVolume(pool libvirt.StoragePool, name string) (libvir
 	return v, current, nil
 }
 
-// existingVolume returns a volume that must exist already, such as an image. It refreshes the pool if necessary,
-// because libvirt does not detect a file that an administrator has copied into the pool's directory.
+// existingVolume returns a volume that must exist, such as an image. It refreshes the pool if necessary, because
+// libvirt does not detect files that an administrator has copied into the directory.
 func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, name, field string) (volumeXML, error) {
 	pool, err := h.pool(ctx, poolName, poolField)
 	if err != nil {
@@ -102,8 +100,8 @@ func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, na
 	return current, nil
 }
 
-// ensureVolume creates a volume, or returns the volume that an earlier call of the same attempt created. It replaces
-// a volume that differs. No domain uses that volume, because the attempt has no domain yet.
+// ensureVolume creates a volume, or returns that of an earlier call of the same attempt. A volume that differs is
+// replaced. No domain uses it, because the attempt has no domain yet.
 func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool, want volumeXML,
 	field string) (libvirt.StorageVol, error) {
 	attempted := "create a volume"
@@ -125,7 +123,7 @@ func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool,
 	v, err = h.StorageVolCreateXML(pool, string(text), 0)
 	if codeOf(err) == libvirt.ErrStorageVolExist || codeOf(err) != libvirt.ErrOk &&
 		messageContains(err, "already exists") {
-		// After an interrupted creation, libvirt finds the unfinished file only if the pool is refreshed.
+		// libvirt finds the unfinished file of an interrupted creation only after a refresh.
 		if err := h.StoragePoolRefresh(pool, 0); err != nil {
 			return v, translate(ctx, err, "refresh the storage pool")
 		}
@@ -135,20 +133,18 @@ func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool,
 	return v, withField(translate(ctx, err, attempted), field)
 }
 
-// matches reports whether a volume has the wanted properties.
 func (v volumeXML) matches(want volumeXML) bool {
 	return v.Capacity.Bytes == want.Capacity.Bytes && v.Target.Format == want.Target.Format &&
 		(v.Backing != nil && v.Backing.Path != "") == (want.Backing != nil) &&
 		(want.Backing == nil || v.Backing.Path == want.Backing.Path)
 }
 
-// uploadSeed writes the content of a seed.
 func (h *hypervisor) uploadSeed(ctx context.Context, v libvirt.StorageVol, content []byte) error {
 	err := h.StorageVolUpload(v, bytes.NewReader(content), 0, uint64(len(content)), 0)
 	return translate(ctx, err, "write the seed")
 }
 
-// deleteVolume deletes a volume. If the volume or its file no longer exists, deleteVolume returns no error.
+// deleteVolume succeeds if the volume or its file no longer exists.
 func (h *hypervisor) deleteVolume(ctx context.Context, v libvirt.StorageVol) error {
 	if err := h.StorageVolDelete(v, 0); err != nil && !isAbsent(err) {
 		return translate(ctx, err, fmt.Sprintf("delete volume %.64q of pool %.64q%s", v.Name, v.Pool, answerText(err)))

@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Update implements provider.Driver. Update changes the zone without a restart, because the zone is only a label. A
-// change of processors or memory requires a restart of the domain. The kubelet version changes in place if the image
-// contains an agent for this.
+// Update implements provider.Driver. The zone is only a label and changes without a restart. A change of processors or
+// memory requires a restart of the domain. The kubelet version changes in place if the image contains an agent for
+// this.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result provider.UpdateResult, err error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -78,8 +78,7 @@ func (h *hypervisor) update(ctx context.Context, found *domain, spec machine.Spe
 	return provider.UpdateDone, "", nil
 }
 
-// replacementReason returns the reason why the change requires a new domain. If the domain can be kept, the result is
-// empty.
+// replacementReason returns why the change requires a new domain, or an empty string.
 func replacementReason(m metadata, spec machine.Spec, req provider.UpdateRequest) string {
 	switch {
 	case m.Spec != "" && m.Spec != specHash(spec):

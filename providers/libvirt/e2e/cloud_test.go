@@ -36,7 +36,7 @@ type cloud struct {
 	h      *libvirt.Hypervisor
 	faults faulty.Faults
 	dir    string
-	// uri is the URI of the hypervisor that libvirt simulates. It is empty for QEMU.
+	// uri is the URI of the simulated hypervisor. It is empty for QEMU.
 	uri string
 }
 
@@ -77,7 +77,6 @@ type dialer struct{ conn net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.conn, nil }
 
-// resources returns the domains and the volumes.
 func (c *cloud) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	domains, err := c.virsh(ctx, "list", "--all", "--uuid")
@@ -94,8 +93,7 @@ func (c *cloud) resources(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// volumes returns the names of all volumes in the pool. If the hypervisor is QEMU, the result includes files that
-// libvirt has not detected.
+// volumes returns the names of all volumes in the pool. For QEMU, this includes files that libvirt has not detected.
 func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 	if c.uri != "" {
 		list, err := c.virsh(ctx, "vol-list", libvirt.Pool)
@@ -113,7 +111,6 @@ func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 
 const elementURI = "https://machinist.dev/libvirt/v1"
 
-// tags returns Machinist's element of a domain's metadata.
 func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string, error) {
 	uuid := strings.TrimPrefix(providerID, "libvirt:///")
 	text, err := c.virsh(ctx, "metadata", uuid, "--uri", elementURI)
@@ -123,8 +120,8 @@ func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string,
 	return map[string]string{"domain/metadata": text}, nil
 }
 
-// createDomain creates a domain without disks, independently of the driver. It returns the provider ID and a function
-// that deletes the domain.
+// createDomain creates a domain without disks and the driver. It returns the provider ID and a function that deletes
+// the domain.
 func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]string) (string,
 	func(context.Context) error,
 	error) {
@@ -160,7 +157,7 @@ func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]s
 	}, err
 }
 
-// inject activates a fault that the conformance suite requests. It returns a function that removes the fault.
+// inject activates a fault and returns a function that removes it.
 func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	is := func(procedures ...uint32) func(uint32) bool {
 		return func(procedure uint32) bool {
@@ -200,7 +197,7 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrOperationInvalid,
 			Message: "Requested operation is not valid: volume 'machine' is still in use."}
 	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
-		// These faults are the normal behavior of libvirt: volumes remain, they have no tags, and lists are not filtered.
+		// libvirt always behaves like this: volumes remain, they have no tags, and lists are not filtered.
 		return func() {}, nil
 	case conformance.PartsGoneFirst:
 		return func() {}, c.dropVolumes(ctx)
@@ -218,7 +215,6 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 	return c.faults.Inject(r), nil
 }
 
-// hardwareAddresses returns the hardware addresses of all domains.
 func (c *cloud) hardwareAddresses(ctx context.Context) (macs []string, err error) {
 	domains, err := c.virsh(ctx, "list", "--uuid")
 	if err != nil {
@@ -238,7 +234,7 @@ func (c *cloud) hardwareAddresses(ctx context.Context) (macs []string, err error
 
 var macFormat = regexp.MustCompile(`<mac address='([^']+)'`)
 
-// dropVolumes deletes all volumes of machines, half of them through libvirt and half of them as files.
+// dropVolumes deletes all volumes of machines, half of them through libvirt and half as files.
 func (c *cloud) dropVolumes(ctx context.Context) error {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
@@ -259,7 +255,7 @@ func (c *cloud) dropVolumes(ctx context.Context) error {
 	return nil
 }
 
-// failOperations makes an operation on each domain fail: it saves the domain to a directory that does not exist.
+// failOperations makes an operation on each domain fail: it saves the domain to a missing directory.
 func (c *cloud) failOperations(ctx context.Context) error {
 	domains, err := c.virsh(ctx, "list", "--uuid")
 	if err != nil {

@@ -17,10 +17,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// onLoopback allows connections to the hypervisors of the tests.
 func onLoopback() endpoints.Rules { return endpoints.Rules{}.AllowHosts("127.0.0.1") }
 
-// credentials returns credentials for the TLS port of the hypervisor. The changes replace or remove keys.
+// credentials returns credentials for the TLS port. The changes replace or remove keys.
 func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Credentials {
 	certificate, key := h.ClientCertificate()
 	data := map[string][]byte{"uri": []byte(h.TLSURI()), "ca.crt": h.CA(), "tls.crt": certificate, "tls.key": key}
@@ -33,15 +32,13 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The suite runs against a real libvirtd and QEMU. A proxy simulates faults that libvirtd and QEMU cannot produce
-// within seconds.
+// The suite runs against real libvirtd and QEMU. A proxy simulates faults that these cannot produce within seconds.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
 	runConformance(t, &cloud{h: h, dir: t.TempDir()}, h.TLSURI())
 }
 
-// The suite runs against the hypervisor that libvirt simulates, whose domains and volumes exist only in the memory of
-// libvirtd. The simulated hypervisor does not support uploads, so a proxy answers them.
+// libvirt simulates this hypervisor in the memory of libvirtd. It does not support uploads, so a proxy answers them.
 func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir(), uri: h.SimulatedURI(), faults: faulty.Faults{DropUploads: true}}
@@ -50,16 +47,15 @@ func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 	runConformance(t, c, uri)
 }
 
-// runConformance runs the suite with a URI that uses TLS.
 func runConformance(t *testing.T, c *cloud, uri string) {
 	h := c.h
 	strangerCertificate, strangerKey := h.StrangerCertificate()
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
 			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second, Endpoints: onLoopback(),
-				ShutdownGrace: 3 * time.Second}) // the guests of these tests do not shut down
+				ShutdownGrace: 3 * time.Second}) // The guests of these tests do not shut down.
 		},
-		// Guests report their addresses through an agent, which the proxy imitates.
+		// A proxy imitates the agent that reports the addresses of guests.
 		Class: provider.Class{Spec: sample.Spec("addressSource", "agent"),
 			Credentials: credentials(h, map[string]string{"uri": uri})},
 		OtherSpec: sample.Spec("addressSource", "agent", "vcpus", 2, "memoryMiB", 192),
@@ -84,12 +80,12 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		Instances:         3,
 		Full:              true,
 		Never: []conformance.FaultKind{
-			// libvirtd answers from its own memory, so every change is visible in the next answer. If there are too many
-			// clients, libvirtd does not return errors, but stops accepting connections. UUIDs are binary, and all other names
-			// are case-sensitive.
+			// libvirtd answers from memory, so every change is visible in the next answer. With too many clients, it
+			// stops accepting connections instead of returning errors. UUIDs are binary, and all other names are
+			// case-sensitive.
 			conformance.LateReads, conformance.LateLists, conformance.LateTags, conformance.UnsteadyLists,
 			conformance.StateGoesBack, conformance.Throttled, conformance.OtherCase,
-			// There are no quotas. A domain's resources are allocated when it starts, within the call that creates it.
+			// There are no quotas. A domain's resources are allocated in the call that creates and starts it.
 			conformance.QuotaFreesLate, conformance.GivesUp, conformance.PartsReserved,
 		},
 		Cloud: conformance.Cloud{

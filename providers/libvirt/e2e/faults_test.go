@@ -77,7 +77,7 @@ func TestMachinesSurviveRestartOfLibvirtd(t *testing.T) {
 	}
 }
 
-// libvirtd is killed at several moments of a Create. A second Create results in exactly one machine.
+// libvirtd is killed at several moments of a Create. The second Create must lead to exactly one machine.
 func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 	for _, volumes := range []int{1, 2, 3} {
 		t.Run(fmt.Sprintf("after volume %d", volumes), func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 			if err := m.h.Launch(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// If libvirtd left an unfinished file, Create succeeds only at the next call.
+			// After an unfinished file, Create succeeds only at the next call.
 			m.eventually("Create succeeds", func() error {
 				in, err := m.driver.Create(t.Context(), m.request())
 				m.in = in
@@ -118,8 +118,7 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 	}
 }
 
-// libvirtd is paused: it still accepts connections, but does not answer calls. Calls must not wait longer than their
-// context.
+// A paused libvirtd accepts connections but does not answer calls. Calls must end with their context.
 func TestCallsEndWhileLibvirtdHangs(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()
@@ -174,7 +173,7 @@ func TestFullPoolIsResourceExhausted(t *testing.T) {
 		}
 	}
 	m.checkCreateFails(provider.ResourceExhausted, "")
-	// The failed Create must not leave a volume in the small pool, either.
+	// The small pool must not contain a volume of the failed Create, either.
 	m.deleteAndCheck()
 	if volumes := m.virsh("vol-list", libvirt.SmallPool); strings.Contains(volumes, "machinist_") {
 		t.Errorf("the full pool still contains volumes of the machine: %s", volumes)
@@ -226,8 +225,7 @@ func TestMissingObjectsAreReportedWithField(t *testing.T) {
 	})
 }
 
-// The driver finds an image that an administrator has copied to the directory of the pool, although libvirt does not
-// know it yet.
+// libvirt does not know yet about an image that an administrator has copied to the directory of the pool.
 func TestNewImageFileIsFound(t *testing.T) {
 	h := hypervisor(t)
 	if err := os.WriteFile(filepath.Join(h.PoolPath(), "new"), halting, 0o600); err != nil {
@@ -274,8 +272,8 @@ func TestMachineRunsWithoutItsSeed(t *testing.T) {
 	}
 }
 
-// If the credentials are changed so that they name another hypervisor, the driver must not report the machines on the
-// first hypervisor as deleted.
+// When the credentials change to another hypervisor, the driver must not report the machines on the first one as
+// deleted.
 func TestCredentialsForOtherHypervisorAreRefused(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()
@@ -320,7 +318,7 @@ func TestEveryTransportReachesMachine(t *testing.T) {
 	}
 }
 
-// libvirt stores the UEFI variables of a domain in a file, which must be deleted with the machine.
+// libvirt stores the UEFI variables of a domain in a file.
 func TestUEFIVariablesAreDeletedWithMachine(t *testing.T) {
 	if _, err := os.Stat("/usr/share/OVMF/OVMF_CODE_4M.fd"); err != nil {
 		t.Skip("Debian's package ovmf is not installed")
@@ -363,7 +361,7 @@ func TestDomainsOfSimulatedHypervisorAreNotChanged(t *testing.T) {
 	}
 }
 
-// In this test, only a change of the zone is possible in place without a drain.
+// Without a drain, only the zone can change in place.
 func TestUpdateOutcomeDependsOnField(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()

@@ -19,7 +19,6 @@ import (
 
 const cluster = "e2e"
 
-// testMachine is a machine on a hypervisor, together with its driver.
 type testMachine struct {
 	*testing.T
 	h       *libvirt.Hypervisor
@@ -46,7 +45,7 @@ func newTestMachine(t *testing.T, changes ...any) *testMachine {
 	return m
 }
 
-// newDriver returns a driver without state, as if the process had been restarted.
+// newDriver returns a driver without state, as after a restart.
 func (m *testMachine) newDriver() *driver.Driver {
 	m.Helper()
 	d, err := driver.New(driver.Options{Wrap: m.cloud.faults.Wrap, Sockets: []string{m.h.Socket()}, PlainTCP: true,
@@ -70,7 +69,7 @@ func (m *testMachine) resources() map[string]bool {
 	return set
 }
 
-// newResources returns the resources that did not exist before the test.
+// newResources returns the resources created since the start of the test.
 func (m *testMachine) newResources() (more []string) {
 	m.Helper()
 	for r := range m.resources() {
@@ -104,7 +103,6 @@ func (m *testMachine) request() provider.CreateRequest {
 	}
 }
 
-// create creates the machine.
 func (m *testMachine) create() *provider.Instance {
 	m.Helper()
 	in, err := m.driver.Create(m.Context(), m.request())
@@ -115,8 +113,8 @@ func (m *testMachine) create() *provider.Instance {
 	return in
 }
 
-// checkCreateFails checks that Create returns an error with the given code, field and words. The error must not contain
-// the user data.
+// checkCreateFails checks the code, the field and the words of an error of Create. The error must not contain the user
+// data.
 func (m *testMachine) checkCreateFails(code provider.Code, field string, words ...string) {
 	m.Helper()
 	_, err := m.driver.Create(m.Context(), m.request())
@@ -139,7 +137,6 @@ func (m *testMachine) get() (*provider.Instance, error) {
 		ProviderID: m.in.ProviderID, Scope: m.in.Scope})
 }
 
-// awaitState waits until the machine is in the given state and its message contains the words.
 func (m *testMachine) awaitState(state provider.InstanceState, words string) {
 	m.Helper()
 	m.eventually(fmt.Sprintf("the machine is %s", state), func() error {
@@ -162,7 +159,7 @@ func (m *testMachine) virsh(args ...string) string {
 	return out
 }
 
-// timeout is the time limit for events that should happen soon, even on a busy host.
+// timeout is generous, because the host may be busy.
 const timeout = 2 * time.Minute
 
 func (m *testMachine) eventually(what string, condition func() error) {

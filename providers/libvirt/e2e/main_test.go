@@ -1,6 +1,6 @@
 //go:build e2e
 
-// Package e2e tests the libvirt provider with a real libvirt and QEMU, which hack/libvirt installs and starts on this
+// Package e2e tests the libvirt provider with a real libvirt and QEMU. hack/libvirt installs and starts them on this
 // host.
 package e2e
 
@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// shared contains the hypervisor that all tests use, except those that stop the hypervisor permanently.
+// shared contains the hypervisor of all tests, except those that stop it permanently.
 var shared struct {
 	once       sync.Once
 	hypervisor *libvirt.Hypervisor
@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// hypervisor returns the hypervisor that the tests of the package share.
 func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	t.Helper()
 	shared.once.Do(func() {
@@ -53,8 +52,7 @@ func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	return shared.hypervisor
 }
 
-// halting is a boot sector that stops the processor (cli, hlt, jmp). A guest that boots from it runs, but uses no
-// processor time.
+// halting is a boot sector that stops the processor (cli, hlt, jmp). The guest runs without using processor time.
 var halting = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
 
 // start starts a hypervisor with an image in its pool.

@@ -13,8 +13,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// The driver changes the sizes of a domain by restarting it after its node was drained. Different processes can perform
-// the steps.
+// Different processes can perform the steps of a resize.
 func TestMachineIsResizedInPlace(t *testing.T) {
 	m := newTestMachine(t, "vcpus", 1, "memoryMiB", 128)
 	before := m.create()
@@ -40,7 +39,7 @@ func TestMachineIsResizedInPlace(t *testing.T) {
 	if result := update(larger, true); result.Outcome != provider.UpdateInProgress {
 		t.Fatalf("first call: got %+v, want InProgress", result)
 	}
-	// The guest of these tests does not shut down. During the restart, the machine must not be reported as stopped.
+	// The guest does not shut down. During the restart, the machine must not be reported as stopped.
 	m.eventually("the domain has the new sizes", func() error {
 		result := update(larger, true)
 		if result.Instance.State != provider.StateRunning && result.Instance.State != provider.StatePending {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Rule describes one kind of fault. A field that is not set has no effect.
+// Rule describes one kind of fault. Unset fields have no effect.
 type Rule struct {
-	// Skip is the number of matching calls that are forwarded first.
+	// Skip is the number of matching calls to forward first.
 	Skip int
-	// Only is a filter that returns true for each procedure to which the rule applies. Default: all procedures.
+	// Only selects the procedures that the rule affects. Default: all.
 	Only func(procedure uint32) bool
 	// Cut closes the connection instead of forwarding the call.
 	Cut bool
@@ -21,23 +21,21 @@ type Rule struct {
 	Lose bool
 	// Hang neither forwards nor answers the call.
 	Hang bool
-	// Refuse answers the call with an error. If Late is also set, the call is nevertheless forwarded to libvirtd after
-	// this time.
+	// Refuse answers the call with an error. With Late, the call is still forwarded to libvirtd after this time.
 	Refuse *Refusal
 	Late   time.Duration
-	// Answer is the content of a successful answer, which the driver receives instead of libvirtd's answer. It is encoded
-	// as in libvirt's protocol.
+	// Answer replaces the content of libvirtd's successful answer. It is encoded as in libvirt's protocol.
 	Answer []byte
 	// AfterEnd limits the rule to calls within this time after a domain was destroyed.
 	AfterEnd time.Duration
-	// Pad is the number of bytes that are added to each answer.
+	// Pad is the number of bytes added to each answer.
 	Pad int
 }
 
-// Faults contains the active rules for all connections from Wrap. The zero value has no rules.
+// Faults contains the rules for all wrapped connections. The zero value has no rules.
 type Faults struct {
-	// DropUploads answers uploads with success and discards their content. It is for hypervisors that do not support
-	// uploads, such as the hypervisor that libvirt simulates.
+	// DropUploads answers uploads with success and discards their content. The hypervisor that libvirt simulates needs
+	// this.
 	DropUploads bool
 
 	mu        sync.Mutex
@@ -46,7 +44,7 @@ type Faults struct {
 	late      sync.WaitGroup
 }
 
-// Inject adds a rule. The function end removes it.
+// Inject adds a rule and returns a function that removes it.
 func (f *Faults) Inject(r Rule) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +59,7 @@ func (f *Faults) Inject(r Rule) (end func()) {
 // Wait returns when all delayed calls have been answered.
 func (f *Faults) Wait() { f.late.Wait() }
 
-// ruleFor returns the first rule that applies to a call, or nil.
+// ruleFor returns the first rule that affects a call, or nil.
 func (f *Faults) ruleFor(procedure uint32) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,9 +76,8 @@ func (f *Faults) ruleFor(procedure uint32) *Rule {
 	return nil
 }
 
-// observe records the time at which a domain was destroyed.
 func (f *Faults) observe(answer frame) {
-	// libvirtd refuses to destroy a stopped domain. Such a call is not recorded.
+	// Destroying a stopped domain fails and is not recorded.
 	if answer.procedure() != DomainDestroyFlags || answer.status() != statusOK {
 		return
 	}
@@ -98,7 +95,6 @@ func (f *Faults) Wrap(server net.Conn) net.Conn {
 	return c
 }
 
-// conn is a connection with faults.
 type conn struct {
 	net.Conn
 	faults   *Faults
@@ -116,7 +112,7 @@ type conn struct {
 	//   - padded: the number of bytes to add to the answer.
 	unanswered, lost, dropped map[uint32]bool
 	padded                    map[uint32]int
-	pending                   int // number of delayed calls, for which the connection stays open
+	pending                   int // number of delayed calls, which keep the connection open
 	closed                    bool
 }
 
@@ -136,7 +132,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. Write splits the data into messages.
+// Write implements net.Conn. It splits the data into messages.
 func (c *conn) Write(p []byte) (int, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -155,7 +151,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send forwards a message of the driver, unless a rule requires a different action.
+// send forwards a message of the driver unless a rule prevents this.
 func (c *conn) send(f frame) error {
 	if f.kind() != typeCall {
 		c.mu.Lock()
@@ -201,12 +197,12 @@ func (c *conn) send(f frame) error {
 	if r.Late > 0 {
 		c.forwardLate(f, r.Late)
 	}
-	// This write does not block, because the libvirt library reads in another goroutine.
+	// This write does not block, because the library reads in another goroutine.
 	_, err := c.answers.Write(r.Refuse.replyTo(f))
 	return err
 }
 
-// call forwards a call of the driver. If DropUploads is set, uploads are not forwarded, and the proxy answers them.
+// call forwards a call of the driver. With DropUploads, it answers uploads itself.
 func (c *conn) call(f frame) error {
 	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
 		return c.forward(f)
@@ -223,7 +219,7 @@ func (c *conn) forward(f frame) error {
 	return err
 }
 
-// forwardLate forwards a call after a delay, even if the driver has closed the connection in the meantime.
+// forwardLate forwards a call after a delay, even if the driver has closed the connection.
 func (c *conn) forwardLate(f frame, after time.Duration) {
 	c.mu.Lock()
 	c.pending++
@@ -239,7 +235,7 @@ func (c *conn) forwardLate(f frame, after time.Duration) {
 	})
 }
 
-// finishLate is called when a delayed call was answered or can no longer be answered.
+// finishLate must be called when a delayed call was answered or can no longer be answered.
 func (c *conn) finishLate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +249,6 @@ func (c *conn) finishLate() {
 	}
 }
 
-// receive forwards libvirtd's messages to the driver.
 func (c *conn) receive() {
 	for {
 		f, err := readFrame(c.Conn)
@@ -269,7 +264,7 @@ func (c *conn) receive() {
 	}
 }
 
-// deliver sends an answer of libvirtd to the driver, unless a rule suppresses the answer.
+// deliver sends an answer to the driver unless a rule suppresses it.
 func (c *conn) deliver(f frame) {
 	c.mu.Lock()
 	unanswered, lost, pad := c.unanswered[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
@@ -282,7 +277,7 @@ func (c *conn) deliver(f frame) {
 	case pad > 0:
 		c.deliverPadded(f, pad)
 	default:
-		// If the driver has closed the connection, reading must continue, because delayed calls are still answered.
+		// Continue reading after the driver has closed the connection, because delayed calls are still answered.
 		_, _ = c.answers.Write(f)
 	}
 }
@@ -293,7 +288,6 @@ func (c *conn) pendingCalls() int {
 	return c.pending
 }
 
-// deliverPadded sends an answer with additional bytes to the driver.
 func (c *conn) deliverPadded(f frame, pad int) {
 	binary.BigEndian.PutUint32(f, uint32(len(f)+pad))
 	if _, err := c.answers.Write(f); err != nil {

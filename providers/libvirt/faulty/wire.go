@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Numbers of the procedures that rules can name.
+// These are the procedures that rules can name.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/remote/remote_protocol.x
 const (
 	DomainCreateXML      uint32 = 10
@@ -22,8 +22,7 @@ const (
 	DomainInterfaceAddresses uint32 = 353
 )
 
-// Changes reports whether a procedure changes the state of the hypervisor. It returns false for procedures that open a
-// stream.
+// Changes reports whether a procedure changes the state of the hypervisor. Procedures that open a stream do not count.
 func Changes(procedure uint32) bool {
 	switch procedure {
 	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
@@ -33,7 +32,7 @@ func Changes(procedure uint32) bool {
 	return false
 }
 
-// Numbers of libvirt's errors.
+// These are libvirt's error numbers.
 const (
 	ErrInternal         uint32 = 1
 	ErrRPC              uint32 = 39
@@ -61,7 +60,6 @@ func (f frame) kind() uint32      { return binary.BigEndian.Uint32(f[16:]) }
 func (f frame) serial() uint32    { return binary.BigEndian.Uint32(f[20:]) }
 func (f frame) status() uint32    { return binary.BigEndian.Uint32(f[24:]) }
 
-// success returns a message of the given kind that reports success.
 func (f frame) success(kind uint32) frame {
 	answer := append(frame{}, f[:headerBytes]...)
 	binary.BigEndian.PutUint32(answer, headerBytes)
@@ -70,15 +68,15 @@ func (f frame) success(kind uint32) frame {
 	return answer
 }
 
-// successWith returns an answer that reports success and has the given content.
+// successWith returns a successful answer with the given content.
 func (f frame) successWith(content []byte) frame {
 	answer := append(f.success(typeReply), content...)
 	binary.BigEndian.PutUint32(answer, uint32(len(answer)))
 	return answer
 }
 
-// InterfacesWith returns the content of an answer to DomainInterfaceAddresses. It lists one interface for each hardware
-// address, and each interface has the given IP address.
+// InterfacesWith returns the content of an answer to DomainInterfaceAddresses. Each hardware address becomes an
+// interface with the given IP address.
 func InterfacesWith(address string, macs ...string) []byte {
 	var content []byte
 	number := func(n int) { content = binary.BigEndian.AppendUint32(content, uint32(n)) }
@@ -90,7 +88,7 @@ func InterfacesWith(address string, macs ...string) []byte {
 	number(len(macs))
 	for _, mac := range macs {
 		text("eth0")
-		number(1) // the hardware address is known
+		number(1) // The hardware address is known.
 		text(mac)
 		number(1)
 		number(0) // IPv4
@@ -100,7 +98,6 @@ func InterfacesWith(address string, macs ...string) []byte {
 	return content
 }
 
-// readFrame reads the next message.
 func readFrame(r io.Reader) (frame, error) {
 	f := make(frame, headerBytes)
 	if _, err := io.ReadFull(r, f); err != nil {
@@ -121,14 +118,13 @@ type Refusal struct {
 	Message string
 }
 
-// replyTo returns the answer to a call.
 func (r Refusal) replyTo(call frame) frame {
 	const failed, level, fieldsAfter = 1, 2, 7
 	f := append(frame{}, call[:headerBytes]...)
 	number := func(n uint32) { f = binary.BigEndian.AppendUint32(f, n) }
 	number(r.Number)
 	number(0) // error domain
-	number(1) // a message follows
+	number(1) // A message follows.
 	number(uint32(len(r.Message)))
 	f = append(f, r.Message...)
 	f = append(f, make(frame, (4-len(r.Message)%4)%4)...)

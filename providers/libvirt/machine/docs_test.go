@@ -26,7 +26,6 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// reference returns the section of the reference documentation about the providerSpec of libvirt.
 func reference(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")
@@ -38,7 +37,6 @@ func reference(t *testing.T) string {
 	return section
 }
 
-// The reference must list every field of the specification in its order, and no other fields.
 func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
@@ -69,7 +67,6 @@ func TestDocumentationListsEveryField(t *testing.T) {
 	}
 }
 
-// The classes in the example fleet and in docs/libvirt.md must be valid.
 func TestDocumentedClassesAreAccepted(t *testing.T) {
 	objects, err := examples.Libvirt.Objects()
 	if err != nil {
@@ -107,7 +104,7 @@ func TestDocumentedClassesAreAccepted(t *testing.T) {
 	}
 }
 
-// `machinist provider permissions libvirt` prints a note, because libvirt has no roles.
+// libvirt has no roles, so `machinist provider permissions libvirt` prints a note.
 func TestPermissionsNoteNamesKeys(t *testing.T) {
 	file, err := os.ReadFile("../permissions.yaml")
 	if err != nil {

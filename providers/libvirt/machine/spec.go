@@ -1,4 +1,4 @@
-// Package machine defines the providerSpec of the libvirt provider and validates it. It does not call libvirt.
+// Package machine defines and validates the providerSpec of the libvirt provider. It does not call libvirt.
 package machine
 
 import (
@@ -7,15 +7,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The apiVersion and kind of the providerSpec.
+// These are the apiVersion and kind of the providerSpec.
 const (
 	APIVersion = "libvirt.machinist.dev/v1beta1"
 	Kind       = "LibvirtMachine"
 )
 
-// Spec is the providerSpec of the libvirt provider. It describes a domain on the hypervisor that the credentials of the
-// class specify. The comments of its fields are user documentation, from which hack/reference generates
-// docs/reference/provider-specs.md. Therefore, the comments use the JSON names of other fields.
+// Spec is the providerSpec of the libvirt provider. It describes a domain on the hypervisor in the credentials of the
+// class. hack/reference generates docs/reference/provider-specs.md from the comments of its fields. So these comments
+// use the JSON names of fields.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -24,46 +24,44 @@ type Spec struct {
 	VCPUs int32 `json:"vcpus"`
 	// MemoryMiB is the memory of the domain in MiB, 64 to 16777216. Required.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// CPU is the processor model of the guest. By default, its mode is host-passthrough if domainType is kvm, and maximum
-	// if domainType is qemu.
+	// CPU is the processor model of the guest. By default, cpu.mode is host-passthrough if domainType is kvm, and
+	// maximum if domainType is qemu.
 	CPU *CPU `json:"cpu,omitempty"`
-	// DomainType is kvm or qemu. With qemu, QEMU emulates the processor, and the machine is many times slower. Default:
-	// kvm.
+	// DomainType is kvm or qemu. With qemu, QEMU emulates the processor, which makes the machine many times slower.
+	// Default: kvm.
 	DomainType string `json:"domainType,omitempty"`
-	// Architecture is amd64 or arm64. Default: amd64.
+	// Architecture is the processor architecture: amd64 or arm64. Default: amd64.
 	Architecture string `json:"architecture,omitempty"`
 	// MachineType is the machine type of QEMU, such as "pc-q35-7.2". Default: q35, or virt if architecture is arm64.
 	MachineType string `json:"machineType,omitempty"`
 	// Firmware is bios or uefi. Secure boot is not available. Default: bios, or uefi if architecture is arm64.
 	Firmware string `json:"firmware,omitempty"`
-	// Kernel is a kernel that the domain boots instead of the kernel on its disk. By default, the firmware boots from the
-	// disk.
+	// Kernel is a kernel to boot instead of the kernel on the disk. By default, the firmware boots from the disk.
 	Kernel *Kernel `json:"kernel,omitempty"`
-	// Volume is the volume from which the domain boots. The volume is created and deleted together with the machine.
-	// Required.
+	// Volume is the volume that the domain boots from. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are at most 16 empty volumes, which are attached in this order and deleted together with the machine.
+	// Disks are up to 16 empty volumes. They are attached in this order and deleted with the machine.
 	Disks []Disk `json:"disks,omitempty"`
-	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface. In each interface, set
-	// exactly one of network, bridge and user. Required.
+	// Networks are the network interfaces of the domain, 1 to 8. The first one is the primary interface. For each
+	// interface, set exactly one of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
-	// AddressSource specifies how the provider finds the addresses of the machine. With lease, the provider reads the DHCP
-	// leases of libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. Serving certificates
-	// for addresses from the agent are approved only in the ranges of the flag --approve-guest-addresses. Default: lease.
+	// AddressSource is the source of the machine's addresses. With lease, the provider reads the DHCP leases of
+	// libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. The flag
+	// --approve-guest-addresses limits serving certificates for addresses from the agent. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
-	// SeedPool is the storage pool in which the provider creates a small volume with the user data. Default: volume.pool.
+	// SeedPool is the storage pool for the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
-	// NetworkConfig is the text of the file network-config for cloud-init, at most 16 KiB. By default, the image
-	// configures the network, usually with DHCP.
+	// NetworkConfig is cloud-init's file network-config, with at most 16 KiB. By default, the image configures the
+	// network, usually with DHCP.
 	NetworkConfig string `json:"networkConfig,omitempty"`
-	// ConsoleLog stores the output of the serial console in a volume. The volume is in volume.pool, which must be a pool
-	// of the type dir, and is deleted together with the machine. Default: false.
+	// ConsoleLog stores the output of the serial console in a volume in volume.pool, which must be of the type dir. The
+	// volume is deleted with the machine. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
-	// KubeletAgent is true if the machines contain an agent that updates the kubelet in place. By default, the provider
-	// replaces a machine to change the version of its kubelet.
+	// KubeletAgent is true if an agent in the machines updates the kubelet in place. By default, a change of the
+	// kubelet version replaces the machine.
 	KubeletAgent bool `json:"kubeletAgent,omitempty"`
-	// Zone is the name of the failure domain of the machines. Health checks and autoscalers use it. libvirt has no cloud
-	// controller manager, so the Nodes have a zone label only if spec.node.labels contains it. Default: none.
+	// Zone is the failure domain of the machines, for health checks and autoscalers. libvirt has no cloud controller
+	// manager, so Nodes have a zone label only if spec.node.labels contains it. Default: none.
 	Zone string `json:"zone,omitempty"`
 }
 
@@ -75,9 +73,9 @@ type CPU struct {
 	Model string `json:"model,omitempty"`
 }
 
-// Kernel is a kernel whose files are stored in volumes.
+// Kernel is a kernel that is stored in volumes.
 type Kernel struct {
-	// Pool is the storage pool that contains the files. Default: volume.pool.
+	// Pool is the storage pool with the kernel. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
 	// Image is the volume that contains the kernel. Required.
 	Image string `json:"image"`
@@ -89,43 +87,43 @@ type Kernel struct {
 
 // Volume is the volume from which a domain boots.
 type Volume struct {
-	// Pool is the storage pool in which the volume is created. Required.
+	// Pool is the storage pool of the volume. Required.
 	Pool string `json:"pool"`
-	// Base is the volume that provides the initial content of the new volume. The new volume stores only the differences,
-	// so the base must not change while machines use it. By default, the new volume is empty.
+	// Base is the volume with the initial content. The new volume stores only the differences, so the base must not
+	// change while machines use it. By default, the new volume is empty.
 	Base string `json:"base,omitempty"`
-	// BasePool is the storage pool that contains base. Default: pool.
+	// BasePool is the storage pool of the base volume. Default: pool.
 	BasePool string `json:"basePool,omitempty"`
-	// SizeGiB is the size of the volume in GiB, 1 to 65536. It must not be less than the size of base. Required.
+	// SizeGiB is the size of the volume in GiB, 1 to 65536, and at least the size of the base volume. Required.
 	SizeGiB int64 `json:"sizeGiB"`
 }
 
-// Disk is an additional volume. It is initially empty.
+// Disk is an additional empty volume.
 type Disk struct {
-	// Name is the name of the disk. In the guest, it is the serial number of the disk (/dev/disk/by-id/virtio-NAME). It
-	// must be unique among the disks, and consists of 1 to 16 lower-case letters, digits and inner hyphens. Required.
+	// Name is the unique name of the disk: 1 to 16 lower-case letters, digits and inner hyphens. In the guest, it is
+	// the serial number of the disk (/dev/disk/by-id/virtio-NAME). Required.
 	Name string `json:"name"`
 	// SizeGiB is the size of the disk in GiB, 1 to 65536. Required.
 	SizeGiB int64 `json:"sizeGiB"`
-	// Pool is the storage pool in which the disk is created. Default: volume.pool.
+	// Pool is the storage pool of the disk. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
 }
 
-// Network is a network interface. Exactly one of Network, Bridge and User must be set. The provider derives the
-// hardware address from the machine, so the address never changes.
+// Network is a network interface. Set exactly one of Network, Bridge and User. The hardware address is derived from the
+// machine and never changes.
 type Network struct {
 	// Network is the name of a libvirt network.
 	Network string `json:"network,omitempty"`
 	// Bridge is the name of a network bridge on the hypervisor.
 	Bridge string `json:"bridge,omitempty"`
-	// User selects QEMU's user network. The guest can open connections to other hosts, but other hosts cannot connect to
-	// the guest. Use this network only for trials.
+	// User selects QEMU's user network. The guest can connect to other hosts, but other hosts cannot connect to the
+	// guest. Use this network only for trials.
 	User bool `json:"user,omitempty"`
-	// Model is the model of the interface: virtio, e1000, e1000e or rtl8139. Default: virtio.
+	// Model is the model of the network interface: virtio, e1000, e1000e or rtl8139. Default: virtio.
 	Model string `json:"model,omitempty"`
 }
 
-// Allowed values of fields.
+// These are the allowed values of fields.
 const (
 	DomainKVM  = "kvm"
 	DomainQEMU = "qemu"
@@ -145,11 +143,11 @@ const (
 	CPUCustom      = "custom"
 )
 
-// VolumePrefix is the prefix of the names of all volumes that are created for machines.
+// VolumePrefix begins the names of all volumes of machines.
 const VolumePrefix = "machinist_"
 
-// ParseSpec parses and validates a providerSpec, and sets the defaults. The errors have the code InvalidArgument and
-// name the invalid field.
+// ParseSpec parses and validates a providerSpec, and sets defaults. Errors have the code InvalidArgument and name the
+// invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -12,7 +12,7 @@ import (
 
 type object = map[string]any
 
-// fullSpec returns a providerSpec with every field, except fields that exclude others.
+// fullSpec returns a providerSpec with every field that can be combined with the others.
 func fullSpec() []byte {
 	return sample.Spec(
 		"vcpus", 512, "memoryMiB", 16<<20, "cpu", object{"mode": "custom", "model": "EPYC-Rome"}, "domainType", "kvm",
@@ -68,7 +68,7 @@ func TestInvalidValuesAreRefusedWithField(t *testing.T) {
 	for _, c := range []struct {
 		field     string
 		value     any
-		wantField string // Default: field.
+		wantField string // default: field
 	}{
 		{"vcpus", 0, ""}, {"vcpus", 513, ""}, {"memoryMiB", 63, ""}, {"memoryMiB", 16<<20 + 1, ""},
 		{"cpu", object{"mode": "best"}, "cpu.mode"}, {"cpu", object{}, "cpu.model"},

@@ -31,7 +31,7 @@ var (
 	labelFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 )
 
-// validate checks the fields in order and returns the first error.
+// validate returns the first error.
 func (s *Spec) validate() error {
 	for _, check := range []func() error{
 		func() error { return checkRange("vcpus", int64(s.VCPUs), 1, maxVCPUs) },
@@ -196,7 +196,6 @@ func (s *Spec) validateZone() error {
 	return nil
 }
 
-// checkRange returns an error if a number is not between the bounds.
 func checkRange(field string, n, least, most int64) error {
 	if n < least || n > most {
 		return provider.InvalidField(field, "%d is not between %d and %d", n, least, most)
@@ -204,7 +203,7 @@ func checkRange(field string, n, least, most int64) error {
 	return nil
 }
 
-// oneOf refuses a value that is not one of the allowed values. An empty value is accepted.
+// oneOf also accepts an empty value.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))
@@ -212,8 +211,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// checkWord refuses a value that does not consist of letters, digits, hyphens, underscores and dots. An empty value is
-// accepted.
+// checkWord accepts letters, digits, hyphens, underscores and dots, or an empty value.
 func checkWord(field, value string, limit int) error {
 	if value != "" && (len(value) > limit || !nameFormat.MatchString(value)) {
 		return provider.InvalidField(field, "%.64q is not 1 to %d letters, digits, '-', '_' and '.'", value, limit)
@@ -221,8 +219,7 @@ func checkWord(field, value string, limit int) error {
 	return nil
 }
 
-// optionalName refuses a value that is not a valid name of an object in libvirt. A slash would turn the name into a
-// path. An empty value is accepted.
+// optionalName accepts the name of a libvirt object, or an empty value. A slash would turn the name into a path.
 func optionalName(field, name string) error {
 	if name == "" {
 		return nil
@@ -234,8 +231,7 @@ func optionalName(field, name string) error {
 	return nil
 }
 
-// imageName refuses a value that is not the name of a volume to read from. The volumes of machines are not allowed,
-// because their seeds contain secrets.
+// imageName refuses the volumes of machines, because their seeds contain secrets.
 func imageName(field, name string) error {
 	if strings.HasPrefix(name, VolumePrefix) {
 		return provider.InvalidField(field, "%.64q is the name of a machine's volume, which others must not read", name)

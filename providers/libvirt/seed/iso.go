@@ -1,6 +1,5 @@
-// Package seed creates the disk from which cloud-init's data source NoCloud reads its data: a small ISO 9660 file
-// system, in memory. The package keeps the disk in memory, because user data is secret and must not be written
-// elsewhere.
+// Package seed creates a disk for cloud-init's data source NoCloud: a small ISO 9660 file system. The disk stays in
+// memory, because user data is secret and must not be written elsewhere.
 package seed
 
 import (
@@ -11,11 +10,11 @@ import (
 	"unicode/utf16"
 )
 
-// Label is the label by which cloud-init finds the file system.
+// Label is the file system label that cloud-init looks for.
 // https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
 const Label = "CIDATA"
 
-// file is a file in the root of the file system. Its name has at most 64 characters.
+// file is a file in the root directory. Its name has at most 64 characters.
 type file struct {
 	name    string
 	content []byte
@@ -23,7 +22,7 @@ type file struct {
 
 const (
 	sectorBytes = 2048
-	// systemSectors is the number of sectors that are reserved for boot code.
+	// systemSectors are reserved for boot code.
 	systemSectors = 16
 
 	primarySector = systemSectors
@@ -35,8 +34,8 @@ const (
 	filesSector     = directorySector + 2
 )
 
-// image returns a file system with the files in its root. The primary names are short and in upper case, as the
-// standard requires (ECMA-119). Linux uses the Joliet names, which are the given names.
+// image returns a file system with the files in its root. The primary names are short and in upper case, as ECMA-119
+// requires. Linux uses the Joliet names, which are the given names.
 func image(files []file) []byte {
 	sector, start := filesSector, make([]int, len(files))
 	for i, f := range files {
@@ -72,8 +71,7 @@ func image(files []file) []byte {
 	return disk
 }
 
-// rootRecords returns the records that the root directory contains for itself and for its parent. The parent of the
-// root directory is the root directory.
+// rootRecords returns the root directory's records for itself and its parent. It is its own parent.
 func rootRecords(root int, names ...string) (records []byte) {
 	const isDirectory = 2
 	for _, name := range names {
@@ -93,7 +91,6 @@ func both16(n int) []byte {
 	return binary.BigEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, uint16(n)), uint16(n))
 }
 
-// ucs2 encodes a text in UCS-2.
 func ucs2(text string) (out []byte) {
 	for _, c := range utf16.Encode([]rune(text)) {
 		out = binary.BigEndian.AppendUint16(out, c)
@@ -101,14 +98,13 @@ func ucs2(text string) (out []byte) {
 	return out
 }
 
-// padded returns the text, extended with filler up to the given length.
 func padded(text []byte, length int, filler string) []byte {
 	out := append(bytes.Clone(text), strings.Repeat(filler, length)...)
 	return out[:length]
 }
 
-// shortName returns a primary name: up to eight upper-case letters, digits and underscores, and a dot. The names of
-// the files differ in their first eight characters.
+// shortName returns a primary name: up to eight upper-case letters, digits and underscores, and a dot. The first eight
+// characters of the files differ.
 func shortName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -119,7 +115,7 @@ func shortName(name string) string {
 	return name[:min(len(name), 8)] + "."
 }
 
-// noDate is an unspecified date in the long form of descriptors. Seeds with the same data must be identical.
+// noDate is an unspecified date in the long form. Seeds with the same data must be identical.
 var noDate = append([]byte("0000000000000000"), 0)
 
 // descriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5).
@@ -153,7 +149,7 @@ func descriptor(into []byte, kind byte, total, table, root int, text func(string
 
 const pathTableBytes = 10
 
-// pathTable writes a path table that contains only the root (ECMA-119, 9.4).
+// pathTable writes a path table with only the root (ECMA-119, 9.4).
 func pathTable(into []byte, root int, order binary.AppendByteOrder) {
 	table := order.AppendUint32([]byte{1, 0}, uint32(root))
 	table = append(order.AppendUint16(table, 1), 0, 0)

@@ -2,19 +2,19 @@ package seed
 
 import "encoding/json"
 
-// Data is the data for a guest's cloud-init.
+// Data is the input of cloud-init.
 type Data struct {
-	// InstanceID identifies the instance. If it changes, cloud-init runs again.
+	// InstanceID identifies the instance. After a change, cloud-init runs again.
 	InstanceID string
 	// HostName is the host name of the guest.
 	HostName string
 	// UserData is passed to cloud-init unchanged. It contains secrets.
 	UserData []byte
-	// NetworkConfig is cloud-init's network-config, as text. Default: no network-config.
+	// NetworkConfig is cloud-init's network-config. Default: none.
 	NetworkConfig string
 }
 
-// Image returns the content of the disk. The same data always results in the same bytes.
+// Image returns the content of the disk. The same data always gives the same bytes.
 func Image(d Data) []byte {
 	// cloud-init expects YAML, and JSON is valid YAML.
 	meta, err := json.Marshal(map[string]string{"instance-id": d.InstanceID, "local-hostname": d.HostName})

@@ -13,8 +13,8 @@ import (
 
 const sector = 2048
 
-// files reads the root of a file system as Linux does. The kind of the descriptor is 1 for the primary names and 2
-// for the Joliet names.
+// files reads the root directory as Linux does. The kind of the descriptor is 1 for primary names and 2 for Joliet
+// names.
 func files(t *testing.T, image []byte, kind byte) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -87,7 +87,7 @@ func TestImageContainsData(t *testing.T) {
 	}
 }
 
-// If Create is retried in the same attempt, it must write exactly the same seed.
+// A retried Create in the same attempt must write the same seed.
 func TestImageIsDeterministic(t *testing.T) {
 	data := seed.Data{InstanceID: "one", HostName: "worker", UserData: []byte("#!/bin/sh\n")}
 	if !bytes.Equal(seed.Image(data), seed.Image(data)) {

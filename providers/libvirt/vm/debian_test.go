@@ -21,8 +21,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine of the profile debian installs the kubelet from a signed package repository, and other packages from
-// Debian. It downloads the packages through a proxy and then joins the cluster.
+// The machine installs the kubelet from a signed package repository, and other packages from Debian through a proxy.
 func TestMachineWithProfileDebianJoins(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -44,7 +43,7 @@ func TestMachineWithProfileDebianJoins(t *testing.T) {
 	v.Gone()
 }
 
-// enableApt enables the cloud-init module that configures apt. The disk image disables it for a faster boot.
+// enableApt enables cloud-init's apt module, which the disk image disables for a faster boot.
 const enableApt = `#!/bin/sh
 cat <<EOF >/etc/cloud/cloud.cfg.d/apt.cfg
 cloud_config_modules: [apt-configure, runcmd]
@@ -65,8 +64,8 @@ func (v *vm) serveHTTP(handler http.Handler) string {
 	return "http://" + listener.Addr().String()
 }
 
-// servePackages serves a package repository with the structure of the Kubernetes repository. It contains the kubelet of
-// backend.Version. It returns the URL and the public key of the repository.
+// servePackages serves the kubelet of backend.Version in a repository like that of Kubernetes. It returns the URL and
+// the public key.
 func (v *vm) servePackages() (url string, key []byte) {
 	v.Helper()
 	kubelet, err := controlplane.Locate("kubelet")

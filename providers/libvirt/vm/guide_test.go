@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// The commands of the guide must lead from a Debian host to a Ready node. The node has a real kubelet and runs a pod.
+// The guide must lead from a Debian host to a Ready node with a real kubelet and a pod.
 func TestCommandsOfLibvirtGuideWork(t *testing.T) {
 	output, terminal := guide.Trial{Root: "../../..", Page: "docs/get-started/libvirt.md", Patience: patience}.Run(t)
 	if strings.Count(output, " Ready ") != 1 || !strings.Contains(output, "web runs in web") {

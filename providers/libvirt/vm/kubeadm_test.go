@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine joins with an unmodified kubeadm and the user data of the profile kubeadm. When the Kubernetes version
-// changes, a new machine joins in the same way. Only then is the old machine drained and deleted.
+// Machines join with an unmodified kubeadm and the profile kubeadm. After a change of the Kubernetes version, a new
+// machine joins before the old one is drained and deleted.
 //
 // Rule: kubeadm-join-config.
 func TestMachineJoinsWithKubeadmAndIsReplaced(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMachineJoinsWithKubeadmAndIsReplaced(t *testing.T) {
 	v.checkNode(&first)
 	t.Logf("kubectl get nodes -o wide:\n%s", v.kubectl("get", "nodes", "-o", "wide"))
 	web := v.runPod("web", first.Status.NodeRef.Name)
-	// Kubelets that kubeadm configures sign their own serving certificates, which this API server does not accept.
+	// Kubelets configured by kubeadm sign their own serving certificates, which this API server does not accept.
 	waitForLog := v.followLog(web.Name, "--insecure-skip-tls-verify-backend")
 
 	v.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = backend.Newer })
@@ -95,8 +95,8 @@ controlPlaneEndpoint: %s
 	}
 }
 
-// kubeadmUserData returns the user data template with which machines join by means of kubeadm. An image for the profile
-// kubeadm usually contains kubeadm, the kubelet and the kubelet's systemd unit. The image of these tests lacks them.
+// kubeadmUserData installs kubeadm, the kubelet and its systemd unit. Images for the profile kubeadm usually contain
+// these, but the image of these tests does not.
 func kubeadmUserData(url string) ([]byte, error) {
 	join, err := profile.Render(profile.Options{
 		Profile: "kubeadm",
@@ -105,7 +105,7 @@ func kubeadmUserData(url string) ([]byte, error) {
 	return withBootHook(fmt.Sprintf(installKubeadm, url), join), err
 }
 
-// withBootHook returns user data that runs a script early in the boot, before the cloud-config.
+// withBootHook returns user data that runs a script before the cloud-config is processed.
 func withBootHook(script string, config []byte) []byte {
 	const boundary = "a-boundary-of-parts"
 	data := fmt.Appendf(nil, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n", boundary)

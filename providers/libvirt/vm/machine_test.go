@@ -20,9 +20,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine boots, and its unmodified kubelet joins with a bootstrap token and a CSR. A pod runs on it, and its log
-// can be read. When the machine is deleted, the drain respects a PodDisruptionBudget. Afterwards the domain, the
-// volumes, the seed and the Node are gone.
+// An unmodified kubelet joins with a bootstrap token and a CSR. The drain respects a PodDisruptionBudget. After the
+// deletion, the domain, the volumes, the seed and the Node must be gone.
 func TestMachineBootsJoinsRunsPodAndIsDeleted(t *testing.T) {
 	v := start(t, stack.Options{})
 	started := time.Now()
@@ -71,7 +70,6 @@ func TestMachineBootsJoinsRunsPodAndIsDeleted(t *testing.T) {
 	}
 }
 
-// By default, a change of the Kubernetes version replaces the machine.
 func TestVersionIsUpgradedByReplacement(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -89,7 +87,6 @@ func TestVersionIsUpgradedByReplacement(t *testing.T) {
 	v.Gone()
 }
 
-// If the node has an agent, a change of the Kubernetes version drains the machine and updates it in place.
 func TestAgentUpgradesVersionInPlace(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -118,11 +115,10 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 	v.Gone()
 }
 
-// A machine whose QEMU process was killed is replaced, and none of its resources are left.
+// No resources of the killed machine may be left.
 func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	skipUnlessFull(t)
-	// If the only machine of a fleet is unhealthy, the whole fleet is unhealthy. In this case, Machinist replaces no
-	// machine by default.
+	// With one machine, an unhealthy machine means an unhealthy fleet. By default, Machinist would not replace it.
 	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
 		"--health-meltdown-threshold=100"}})
 	v.Apply()

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package vm tests Machinist with virtual machines of the libvirt provider and QEMU. They boot Debian and join with
-// an unmodified kubelet.
+// Package vm tests Machinist with virtual machines of libvirt and QEMU. They boot Debian and join with an unmodified
+// kubelet.
 package vm
 
 import (
@@ -25,10 +25,9 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// patience is the time limit for the boot of an emulated machine, even on a busy host.
+// patience is long enough for the boot of an emulated machine on a busy host.
 const patience = 10 * time.Minute
 
-// skipUnlessFull skips the test unless FULL is set.
 func skipUnlessFull(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FULL") == "" {
@@ -36,13 +35,13 @@ func skipUnlessFull(t *testing.T) {
 	}
 }
 
-// vm is a complete installation of Machinist with a hypervisor, for a single test.
+// vm is an installation of Machinist with a hypervisor, for one test.
 type vm struct {
 	*fleet.Fleet
 	backend *backend.Libvirt
 }
 
-// start starts a stack. If the test fails, the serial consoles of the guests are logged.
+// start logs the serial consoles of the guests if the test fails.
 func start(t *testing.T, o stack.Options) *vm {
 	t.Helper()
 	v := &vm{backend: &backend.Libvirt{Output: t.Output()}}
@@ -57,8 +56,7 @@ func start(t *testing.T, o stack.Options) *vm {
 	return v
 }
 
-// requireNewerKubelet fails the test immediately if the newer kubelet is not available. Without this check, the
-// machines would wait for that kubelet.
+// requireNewerKubelet fails at once if the newer kubelet was not built. Otherwise, the machines would wait for it.
 func (v *vm) requireNewerKubelet() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
@@ -66,7 +64,7 @@ func (v *vm) requireNewerKubelet() {
 	}
 }
 
-// kubectl runs kubectl as an administrator of the target cluster and returns its output.
+// kubectl runs kubectl as an administrator of the target cluster.
 func (v *vm) kubectl(args ...string) string {
 	v.Helper()
 	out, err := v.command(v.Context(), args...).CombinedOutput()
@@ -81,7 +79,7 @@ func (v *vm) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, cp.Kubectl(), append([]string{"--kubeconfig=" + cp.Kubeconfig()}, args...)...)
 }
 
-// followLog follows a pod's log. The returned function waits until the log ends, and returns the log.
+// followLog follows a pod's log. The returned function waits for the end of the log and returns it.
 func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 	v.Helper()
 	cmd := v.command(v.Context(), append([]string{"logs", "--follow", pod}, args...)...)
@@ -91,13 +89,12 @@ func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 		v.Fatal(err)
 	}
 	return func() string {
-		_ = cmd.Wait() // kubectl may fail when the node is deleted
+		_ = cmd.Wait() // kubectl may fail when the node is deleted.
 		return out.String()
 	}
 }
 
-// runPod runs a pod on a node and returns the pod when it is Ready. The pod uses a container image that is part of the
-// disk image.
+// runPod runs a pod on a node and waits until it is Ready. Its container image is part of the disk image.
 func (v *vm) runPod(name, node string) *corev1.Pod {
 	v.Helper()
 	grace := int64(20)
@@ -128,7 +125,6 @@ func (v *vm) runPod(name, node string) *corev1.Pod {
 	return pod
 }
 
-// nodeOf returns the Node of a machine.
 func (v *vm) nodeOf(m *v1beta1.Machine) *corev1.Node {
 	v.Helper()
 	node := &corev1.Node{}
@@ -141,8 +137,8 @@ func (v *vm) nodeOf(m *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// checkResources checks that the hypervisor has exactly the parts of one machine: a domain, a volume, a seed and a
-// console log.
+// checkResources checks that the hypervisor has exactly one machine's parts: a domain, a volume, a seed and a console
+// log.
 func (v *vm) checkResources(m *v1beta1.Machine) {
 	v.Helper()
 	parts, err := v.backend.Resources(v.Context())

@@ -1,4 +1,4 @@
-// Package backend runs the OpenStack provider with a real OpenStack on loopback, for its demo and its tests.
+// Package backend runs the OpenStack provider with a real OpenStack on loopback, for the demo and tests.
 package backend
 
 import (
@@ -16,22 +16,22 @@ import (
 	"machinist.dev/machinist/providers/openstack/hosts"
 )
 
-// OpenStack is a stack.Backend that consists of an OpenStack with fake hypervisors, a simulator of its guests, and the
-// OpenStack provider.
+// OpenStack is a stack.Backend with a cloud, simulated guests, and the OpenStack provider. The hypervisors of the cloud
+// are fake.
 type OpenStack struct {
-	// Running is a cloud that is already running and continues to run after Stop. By default Start starts a cloud.
+	// Running is an existing cloud, which continues to run after Stop. Default: Start starts a cloud.
 	Running *openstack.Cloud
-	// Start writes one line to Output for each of its steps. If Output is nil, the lines are discarded.
+	// Output receives one line for each step of Start. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started *openstack.Cloud
 	project *Project
-	// credential permits only the calls that permissions.yaml lists.
+	// credential permits only the calls in permissions.yaml.
 	credential *applicationcredentials.ApplicationCredential
 	guests     *hosts.Simulator
 }
 
-// cloud returns the cloud in use. It is nil before Start.
+// cloud returns the cloud in use, or nil before Start.
 func (o *OpenStack) cloud() *openstack.Cloud {
 	if o.Running != nil {
 		return o.Running

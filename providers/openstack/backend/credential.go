@@ -12,8 +12,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
-// createRestrictedCredential creates an application credential for a user. The credential permits only the calls that
-// permissions.yaml lists.
+// createRestrictedCredential creates an application credential that permits only the calls in permissions.yaml.
 func (p *Project) createRestrictedCredential(ctx context.Context,
 	user string) (*applicationcredentials.ApplicationCredential, error) {
 	required, err := permissions.Of(driver.Name)

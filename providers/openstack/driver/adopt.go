@@ -12,10 +12,9 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Adopt implements provider.Adopter. The driver adopts a server only if the server's metadata have
-// machinist-adoptable=true. The credentials may reach every server of a project, and a user who may create Machines
-// must not be able to delete any of them. If a server has the tags of a former cluster and is in the scope of List for
-// the class, it does not need this metadata entry.
+// Adopt implements provider.Adopter. The metadata of the server must contain machinist-adoptable=true. Otherwise, every
+// user who may create Machines could delete any server of the project, because the credentials may reach all of them. A
+// server with the tags of a former cluster needs no such entry if List returns it for the class.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -45,8 +44,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	updated := own.identity()
-	// Record that the server was created from the current class. If the Machine later gets a class that requires a
-	// different server, Update detects the difference.
+	// Record the current class, so that Update detects when the Machine later gets a class that requires a different
+	// server.
 	updated[metaSpec] = specHash(spec)
 	replaces := req.Replaces(in)
 	if !replaces {
@@ -75,9 +74,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return c.convert(s)
 }
 
-// outsideOf returns the reason why List for this specification does not return the server. If List returns the server,
-// the result is empty. The credentials of an administrator reach the servers of other projects, and a provider ID can
-// name another region.
+// outsideOf returns why List does not return the server for this specification, or an empty string. An administrator's
+// credentials reach other projects, and a provider ID can name another region.
 func (c *clients) outsideOf(s *servers.Server, spec machine.Spec) string {
 	region := cmp.Or(spec.Region, c.defaultRegion)
 	switch {

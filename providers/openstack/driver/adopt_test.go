@@ -10,8 +10,7 @@ import (
 
 const serverID = "1a111111-2222-4333-8444-555555555555"
 
-// Credentials may reach every server of a project. A user who may create Machines must not be able to delete any of
-// them.
+// Credentials may reach every server of a project, but users who may create Machines must not be able to delete them.
 //
 // Rule: openstack-adopts-marked-only.
 func TestAdoptRequiresMarkedServer(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-// A user who can write Secrets enters the URL of a service on the provider's own host, or of the metadata service of
-// that host. The driver must not send anything there, unless a flag allows the address.
+// A user who can write Secrets enters the URL of a service on the provider's own host, or of its metadata service. The
+// driver must not send anything there unless a flag allows the address.
 //
 // Rule: endpoints-by-flag.
 func TestAttackSecretNamesServiceOnLoopback(t *testing.T) {
@@ -71,8 +71,7 @@ func TestAttackCatalogNamesMetadataService(t *testing.T) {
 	}
 }
 
-// listFlavors makes the driver list all flavors. Each page of the list contains the link that the function next
-// returns.
+// listFlavors makes the driver list all flavors. Each page contains the link that next returns.
 func listFlavors(t *testing.T, s *fakeAPI, next func(s *fakeAPI) string) error {
 	t.Helper()
 	s.other = func(w http.ResponseWriter, _ *http.Request) {
@@ -88,8 +87,8 @@ func listFlavors(t *testing.T, s *fakeAPI, next func(s *fakeAPI) string) error {
 	return err
 }
 
-// OpenStack, or an attacker who impersonates it, returns a link to the next page that points to another host. The
-// attacker wants to receive the access token.
+// OpenStack, or an attacker who impersonates OpenStack, returns a next-page link to another host, to receive the access
+// token.
 //
 // Rule: next-page-on-own-host.
 func TestAttackListContinuesElsewhere(t *testing.T) {
@@ -115,7 +114,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 			t.Errorf("%s: got %v, want Internal", u, err)
 		}
 	}
-	// If the links point to the host of the service, the driver reads the list to its end.
+	// With links to the host of the service, the driver reads the list to its end.
 	own := func(s *fakeAPI) string {
 		if strings.Count(fmt.Sprint(s.calls), "/flavors/detail") == 3 {
 			return ""
@@ -139,7 +138,7 @@ func TestAttackListNeverEnds(t *testing.T) {
 	}
 }
 
-// A service redirects a call to another host. The attacker wants to receive the access token there.
+// A service redirects a call to another host, where an attacker wants to receive the access token.
 //
 // Rule: endpoints-by-flag.
 func TestAttackServiceRedirects(t *testing.T) {
@@ -158,7 +157,7 @@ func TestAttackServiceRedirects(t *testing.T) {
 
 // A user who can edit a class permits its Machines to adopt the instances of another cluster. The user then names a
 // server in another project or region that the credentials can reach. The permission is limited to the project and the
-// region of the class. A server elsewhere can still be adopted if its metadata explicitly allow the adoption.
+// region of the class. Elsewhere, the metadata of a server must explicitly allow the adoption.
 //
 // Rule: former-identity-in-scope.
 func TestAttackClassAdoptsFromClusterElsewhere(t *testing.T) {

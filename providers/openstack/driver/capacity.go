@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// podsPerNode is the kubelet's default limit.
+	// podsPerNode is the default limit of the kubelet.
 	podsPerNode = 110
-	// gpuResource is the resource name of a GPU if the flavor does not specify one.
+	// gpuResource is the default resource name of a GPU.
 	gpuResource = "nvidia.com/gpu"
-	// gpuSpec is the extra spec of a flavor that lists the devices of a node, such as "amd.com/gpu=2".
+	// gpuSpec is the extra spec of a flavor with the devices of a node, such as "amd.com/gpu=2".
 	gpuSpec = "machinist:gpu"
 )
 
@@ -55,9 +55,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resources returns the resources that a kubelet with default settings reports as allocatable on a server of this
-// flavor. The kubelet reserves 100 MiB of memory and a tenth of the disk. The memory that the operating system uses is
-// not known and not subtracted.
+// resources returns the allocatable resources of a flavor with default kubelet settings. The kubelet reserves 100 MiB
+// of memory and a tenth of the disk. The memory of the operating system is unknown and not subtracted.
 func resources(f *flavors.Flavor, specs map[string]string, root *machine.RootVolume) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
@@ -77,9 +76,8 @@ func resources(f *flavors.Flavor, specs map[string]string, root *machine.RootVol
 	return list
 }
 
-// gpus returns the GPUs of a flavor. It uses the first source that exists: the extra spec machinist:gpu, virtual
-// GPUs, and passed-through PCI devices whose alias contains "gpu".
-// https://docs.openstack.org/nova/latest/configuration/extra-specs.html
+// gpus uses the first source that exists: the extra spec machinist:gpu, virtual GPUs, and passed-through PCI devices
+// whose alias contains "gpu". https://docs.openstack.org/nova/latest/configuration/extra-specs.html
 func gpus(specs map[string]string) (name string, n int64) {
 	if own := specs[gpuSpec]; own != "" {
 		name, text, _ := strings.Cut(own, "=")
@@ -101,7 +99,7 @@ func gpus(specs map[string]string) (name string, n int64) {
 	return gpuResource, n
 }
 
-// architecture returns the architecture of an image. It is empty if the image does not specify it.
+// architecture returns the architecture of an image, or an empty string if the image does not specify it.
 // https://docs.openstack.org/glance/latest/admin/useful-image-properties.html
 func architecture(properties map[string]any) string {
 	for _, property := range []string{"hw_architecture", "architecture"} {

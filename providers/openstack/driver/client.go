@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Microversions of features that the first version of an API does not have.
+// The driver needs features of these microversions.
 const (
 	// novaMicroversion allows tags in the creation of a server.
 	// https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
@@ -28,8 +28,7 @@ const (
 	cinderMicroversion = "3.44"
 )
 
-// session contains the data that all calls of one account share: connections, a token, and the service catalog that
-// Keystone returned together with the token.
+// session contains what all calls of one account share: connections, a token, and the service catalog from Keystone.
 type session struct {
 	account account
 	options *Options
@@ -40,11 +39,11 @@ type session struct {
 	since    time.Time
 }
 
-// signedIn contains the results of a sign-in to Keystone.
+// signedIn is the result of a sign-in to Keystone.
 type signedIn struct {
 	client  *gophercloud.ProviderClient
 	catalog *tokens.ServiceCatalog
-	// project is the ID of the project of the token. It is empty if OpenStack does not report it.
+	// project is the ID of the token's project, or empty if OpenStack does not report it.
 	project string
 }
 
@@ -56,8 +55,7 @@ type clients struct {
 	// region is empty if neither the specification nor the credentials name one.
 	region   string
 	regional bool
-	// defaultRegion is the region that the credentials name, and project is the ID of the project to which they belong. If
-	// a value is unknown, the field is empty.
+	// defaultRegion is the region in the credentials, and project is the ID of their project. Unknown values are empty.
 	defaultRegion, project string
 
 	compute *gophercloud.ServiceClient
@@ -66,8 +64,7 @@ type clients struct {
 	image   *gophercloud.ServiceClient
 }
 
-// clients returns the services of a region, and signs in if necessary. If the region is empty, the region of the
-// credentials is used.
+// clients returns the services of a region, and signs in if necessary. The default region is that of the credentials.
 func (d *Driver) clients(ctx context.Context, c provider.Credentials, region string) (*clients, error) {
 	s, err := d.pool.Get(c, "", func() (*session, error) {
 		a, err := d.options.parse(c)
@@ -119,8 +116,7 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 	return out, nil
 }
 
-// signIn returns a client with a token, and the catalog. It locks the session, so that parallel calls do not request
-// several tokens.
+// signIn locks the session, so that parallel calls do not request several tokens.
 func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +131,7 @@ func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	client.UserAgent.Prepend("machinist")
 	client.UseTokenLock()
 	options := s.account.auth
-	// Add the version to the endpoint. Otherwise, the library would send a call to discover the version.
+	// Without the version, the library would send a call to discover it.
 	endpoint := strings.TrimRight(options.IdentityEndpoint, "/")
 	if !strings.HasSuffix(endpoint, "/v3") {
 		endpoint += "/v3"
@@ -159,8 +155,7 @@ func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	return s.signedIn, nil
 }
 
-// endpoint returns the URL of a service, with a slash at the end. It is empty if the catalog does not contain the
-// service.
+// endpoint returns the URL of a service with a final slash, or an empty string if the catalog lacks the service.
 func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, region string) (string, error) {
 	var regions, found []string
 	for _, kind := range types {
@@ -207,7 +202,7 @@ func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, regio
 	return "", nil
 }
 
-// regionOf returns the region of a providerSpec. It is empty if the providerSpec has none.
+// regionOf returns the region of a providerSpec, or an empty string.
 func regionOf(raw []byte) string {
 	spec, err := machine.ParseSpec(raw)
 	if err != nil {
@@ -216,7 +211,6 @@ func regionOf(raw []byte) string {
 	return spec.Region
 }
 
-// requireVolumeService fails if the catalog does not contain Cinder.
 func (c *clients) requireVolumeService(field string) error {
 	if c.volume == nil {
 		return notOffered(field, "OpenStack's catalog has no volume service")
@@ -224,7 +218,7 @@ func (c *clients) requireVolumeService(field string) error {
 	return nil
 }
 
-// notOffered returns an error for a field that is valid, but that this OpenStack does not support at the moment.
+// notOffered returns an error for a valid field that this OpenStack does not support at the moment.
 func notOffered(field, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = field

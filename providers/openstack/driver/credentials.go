@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// Keys of a Secret with credentials. The Secret contains either a clouds.yaml or an application credential, and
-// optionally certificate authorities.
+// These are the keys of a Secret with credentials: either a clouds.yaml or an application credential, and optionally
+// certificate authorities.
 const (
 	keyClouds = "clouds.yaml"
 	keyCloud  = "cloud"
@@ -36,7 +36,6 @@ const (
 	maxValueBytes      = 4 << 10
 )
 
-// account is the validated content of a Secret.
 type account struct {
 	auth gophercloud.AuthOptions
 	// region is the default for a providerSpec without a region. If region is also empty, the catalog must contain only
@@ -47,7 +46,7 @@ type account struct {
 	roots             *x509.CertPool
 }
 
-// cloudsFile contains the used part of a clouds.yaml. Other programs use other parts.
+// cloudsFile contains the used part of a clouds.yaml.
 // https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html
 type cloudsFile struct {
 	Clouds map[string]cloudEntry `json:"clouds"`
@@ -88,8 +87,8 @@ func malformed(format string, args ...any) error {
 	return provider.Errorf(provider.InvalidArgument, format, args...)
 }
 
-// parse reads a Secret. It ignores white space around values, because Secrets that are created from files end with a
-// newline. Errors name the invalid key, but never contain its value.
+// parse trims white space, because Secrets created from files end with a newline. Errors name the invalid key but never
+// contain its value.
 func (o *Options) parse(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
@@ -140,8 +139,7 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// findEntry returns an entry of a clouds.yaml. If the name is empty, findEntry returns the only entry, or the entry
-// "openstack".
+// findEntry returns an entry of a clouds.yaml. Without a name, it returns the only entry, or the entry "openstack".
 func findEntry(raw []byte, name string) (cloudEntry, error) {
 	var file cloudsFile
 	// The parser's error may contain secrets.
@@ -160,7 +158,6 @@ func findEntry(raw []byte, name string) (cloudEntry, error) {
 	return entry, nil
 }
 
-// checkEntry validates an entry.
 func (o *Options) checkEntry(e cloudEntry, where string) (account, error) {
 	for name, value := range map[string]string{"cacert": e.CACert, "cert": e.Cert, "key": e.Key} {
 		if value != "" {
@@ -204,7 +201,7 @@ func (o *Options) checkEntry(e cloudEntry, where string) (account, error) {
 	return a, err
 }
 
-// authOptions returns the options to sign in with an application credential or a password.
+// authOptions returns the options for signing in with an application credential or a password.
 func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	a := e.Auth
 	o := gophercloud.AuthOptions{IdentityEndpoint: a.AuthURL, AllowReauth: true}
@@ -252,10 +249,10 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	return o, nil
 }
 
-// allowAddress is a text for error messages. It explains how to allow an address.
+// allowAddress is a part of error messages.
 const allowAddress = "to allow connections to it, set --openstack-allow-address"
 
-// checkURL returns an error if the text is not the URL of a service, or if the rules do not allow its host.
+// checkURL returns an error if the text is not a service URL, or if the rules do not allow its host.
 func (o *Options) checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. The driver deletes the server first. The ports, and in some cases the volumes,
-// remain when the server is gone. Delete deletes them afterwards.
+// Delete implements provider.Driver. Ports and some volumes remain when their server is gone, so the driver deletes the
+// server first and its parts afterwards.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteByProviderID deletes one server and its parts, and returns what is left. If the owner has no other server, all
-// parts of the owner are deleted. Otherwise, only the parts that were created for this server are deleted.
+// deleteByProviderID deletes one server and its parts, and returns what still exists. If the owner has no other server,
+// all parts of the owner are deleted. Otherwise, only the parts of this server are deleted.
 func (c *clients) deleteByProviderID(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	s, err := c.get(ctx, id)
 	switch {
@@ -62,10 +62,9 @@ func (c *clients) deleteByProviderID(ctx context.Context, id, scope string, own 
 	return c.deleteParts(ctx, own, name)
 }
 
-// leftServer returns a description of a server that still exists.
 func leftServer(s *servers.Server) string { return "server " + s.ID + " (" + s.Status + ")" }
 
-// deleteByOwner deletes all servers and parts of an owner, and returns what is left.
+// deleteByOwner deletes all servers and parts of an owner, and returns what still exists.
 func (c *clients) deleteByOwner(ctx context.Context, own owner) (left []string, err error) {
 	all, err := c.serversOf(ctx, own)
 	if err != nil {
@@ -83,7 +82,7 @@ func (c *clients) deleteByOwner(ctx context.Context, own owner) (left []string, 
 	return c.deleteParts(ctx, own, "")
 }
 
-// terminate deletes a server of the owner, unless its deletion has already been requested.
+// terminate deletes a server of the owner, unless its deletion was already requested.
 func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) error {
 	in, err := c.convert(s)
 	if err != nil {
@@ -108,8 +107,8 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 	return nil
 }
 
-// deleteParts requests the deletion of the owner's ports and volumes that no server uses. If a server name is given,
-// deleteParts only deletes parts that were created for that server. It returns what is left.
+// deleteParts requests the deletion of the owner's unused ports and volumes, and returns what still exists. With a
+// server name, it deletes only parts of that server.
 func (c *clients) deleteParts(ctx context.Context, own owner, server string) (left []string, err error) {
 	allPorts, err := c.portsOf(ctx, own)
 	if err != nil {

@@ -18,25 +18,23 @@ import (
 // Name is the name of the provider.
 const Name = "openstack"
 
-// Options configures a Driver.
+// Options configure a Driver.
 type Options struct {
-	// AuthURLs are the URLs of the identity services that credentials may use. Each URL must be spelled exactly as in the
-	// credentials. Default: all.
+	// AuthURLs are the identity services that credentials may use, in exactly the same spelling. Default: all.
 	AuthURLs []string
-	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused, because tokens and user
-	// data would be readable on the network.
+	// PlainHTTP allows identity services and endpoints without TLS. Tokens and user data are then readable on the
+	// network. Default: false.
 	PlainHTTP bool
-	// RegionalProviderIDs writes provider IDs as "openstack://REGION/UUID", like a cloud controller manager with
-	// OS_CCM_REGIONAL. Default: "openstack:///UUID".
+	// RegionalProviderIDs selects provider IDs of the form "openstack://REGION/UUID", like OS_CCM_REGIONAL of the cloud
+	// controller manager. Default: "openstack:///UUID".
 	RegionalProviderIDs bool
-	// CreateSettle is the time after which a creation whose response was lost or was an error can no longer take effect.
-	// Default: 1 minute.
+	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 1 minute.
 	CreateSettle time.Duration
-	// Endpoints restrict the addresses of the identity service and of the endpoints in its catalog. Addresses in AuthURLs
-	// are always allowed.
+	// Endpoints restrict the addresses of the identity service and of its catalog. The addresses in AuthURLs are always
+	// allowed.
 	Endpoints endpoints.Rules
-	// Transport sends all calls, unless the credentials contain their own certificate authorities. Default: a transport
-	// that obeys Endpoints and keeps connections for many parallel calls.
+	// Transport sends all calls, unless the credentials contain certificate authorities. Default: a transport that
+	// obeys Endpoints and keeps connections for many parallel calls.
 	Transport http.RoundTripper
 }
 
@@ -45,8 +43,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// The keys are the names of the servers that running calls of Create are creating. Two parallel calls for the same
-	// server would otherwise create two servers.
+	// creating contains the names of the servers that running calls of Create are creating. Two parallel calls for the
+	// same server could create two servers.
 	creating sync.Map
 }
 
@@ -59,7 +57,7 @@ var (
 	_ provider.Accounter = (*Driver)(nil)
 )
 
-// New returns a driver without connecting to OpenStack. It fails if an option is invalid.
+// New returns a driver without connecting to OpenStack. It returns an error for an invalid option.
 func New(o Options) (*Driver, error) {
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")
@@ -87,7 +85,7 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. A Create may wait for volumes that are copied from an image.
+// CallTimeout implements provider.Timeouter. Create may wait for volumes that are copied from an image.
 func (d *Driver) CallTimeout() time.Duration { return 2 * time.Minute }
 
 // Validate implements provider.Driver.

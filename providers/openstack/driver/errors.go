@@ -16,18 +16,18 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// answer is an error that an OpenStack service returned.
+// answer is an error from an OpenStack service.
 type answer struct {
 	status int
-	// kind is Neutron's name of the error, such as OverQuota. It is empty for the other services.
+	// kind is Neutron's name of the error, such as OverQuota. Other services have no names.
 	kind string
-	// message is the text of the error. The driver searches it for words, because the services have no error codes. The
-	// driver shows it only for deletions, because other messages may repeat secrets from the request.
+	// message is the text of the error. The driver searches it for words, because the services have no error codes. It
+	// is shown only for deletions, because other messages may repeat secrets from the request.
 	message string
 	header  http.Header
 }
 
-// answerOf returns OpenStack's answer if the error contains one. Otherwise, ok is false.
+// answerOf returns OpenStack's answer in the error, if any.
 func answerOf(err error) (answer, bool) {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		if a, ok := answerOf(again.ErrReauth); ok {
@@ -40,7 +40,7 @@ func answerOf(err error) (answer, bool) {
 		return answer{}, false
 	}
 	a := answer{status: response.Actual, header: response.ResponseHeader}
-	// Every service wraps its error in an object with one key, such as "badRequest", "forbidden" or "NeutronError".
+	// Services wrap errors in an object with one key, such as "badRequest", "forbidden" or "NeutronError".
 	var body map[string]json.RawMessage
 	if json.Unmarshal(response.Body, &body) == nil {
 		for _, raw := range body {
@@ -58,8 +58,8 @@ func answerOf(err error) (answer, bool) {
 	return a, true
 }
 
-// answerText returns OpenStack's message for a failed deletion, as a text that follows the name of the resource. It is
-// empty if the answer has no message. The answer contains no secrets, because a deletion sends only an ID.
+// answerText returns OpenStack's message for a failed deletion, to follow the name of the resource, or an empty string.
+// A deletion sends only an ID, so the message contains no secrets.
 func answerText(err error) string {
 	a, _ := answerOf(err)
 	words := strings.FieldsFunc(a.message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
@@ -69,7 +69,7 @@ func answerText(err error) string {
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// messageContains reports whether the message contains one of the words, which are in lower case.
+// messageContains reports whether the message contains one of the lower-case words.
 func (a answer) messageContains(words ...string) bool {
 	text := strings.ToLower(a.message)
 	for _, word := range words {
@@ -80,8 +80,8 @@ func (a answer) messageContains(words ...string) bool {
 	return false
 }
 
-// translate converts an error to one with a canonical code. The driver writes the message itself. From OpenStack, the
-// message contains only Neutron's name of the error.
+// translate converts an error to a canonical one with the driver's own message. From OpenStack, it contains only
+// Neutron's name of the error.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -105,7 +105,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		out.Code, why = provider.DeadlineExceeded, "OpenStack did not answer in time"
 	default:
-		// It is unknown whether the request arrived.
+		// The request may or may not have arrived.
 		out.Code, why = provider.Unavailable, "OpenStack could not be reached, or its answer could not be read"
 	}
 	out.Message = attempted + ": " + why
@@ -137,14 +137,13 @@ func (a answer) classify() (provider.Code, string) {
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
 		return provider.Unavailable, "OpenStack does not serve at the moment"
 	case a.status >= 400:
-		// The code is not InvalidArgument, because the cause may be in OpenStack instead of the specification.
+		// InvalidArgument would be wrong, because the cause may be in OpenStack instead of the specification.
 		return provider.FailedPrecondition, "OpenStack refuses the request" + a.kindSuffix()
 	}
 	return provider.Internal, "OpenStack's answer does not follow its API"
 }
 
-// overQuota reports whether a quota is used up. In this case, Nova answers with 403, Cinder with 413 and Neutron with
-// 409.
+// overQuota reports whether a quota is exhausted. Then Nova answers with 403, Cinder with 413 and Neutron with 409.
 func (a answer) overQuota() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusConflict:
@@ -176,8 +175,8 @@ func isConflict(err error) bool {
 	return ok && a.status == http.StatusConflict && !a.overQuota()
 }
 
-// createError converts an error of a creation. If OpenStack answers with NotFound, an object to which the request
-// refers does not exist. The answer never means that the instance does not exist.
+// createError converts an error of a creation. NotFound means that the request refers to a missing object. It never
+// means that the instance does not exist.
 func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	e, ok := errors.AsType[*provider.Error](out)
@@ -194,7 +193,7 @@ func createError(ctx context.Context, err error, attempted, field string) error 
 }
 
 // serverField returns the field that caused the refusal of a server. Nova answers with 400 to all missing or invalid
-// values, and only the words of the message distinguish them.
+// values, and only the message differs.
 func serverField(err error) string {
 	a, ok := answerOf(err)
 	if !ok || a.status != http.StatusBadRequest {

@@ -13,27 +13,24 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// fakeAPI is a server with the few endpoints of Keystone and Nova that tests need. It only tests how the driver
-// reacts to answers. End-to-end tests show what OpenStack really does.
+// fakeAPI has the few endpoints of Keystone and Nova that tests of the driver's reactions need. End-to-end tests use a
+// real OpenStack.
 type fakeAPI struct {
 	*httptest.Server
-	mu sync.Mutex
-	// servers contains the servers of Nova, by ID.
+	mu      sync.Mutex
 	servers map[string]map[string]any
-	// regions contains the regions of the catalog.
 	regions []string
-	// tokens is the number of tokens that were requested. Only the last one is valid.
+	// tokens is the number of requested tokens. Only the last one is valid.
 	tokens int
-	// tokenStatus is the error status with which Keystone answers. If tokenStatus is 0, Keystone returns a token.
+	// tokenStatus is Keystone's error status, or 0 for success.
 	tokenStatus int
-	// catalogURL is the prefix of all URLs in the catalog. If catalogURL is empty, the catalog contains the URL of this
-	// server.
+	// catalogURL is the prefix of all URLs in the catalog. Default: the URL of this server.
 	catalogURL string
-	// If anyRegion is set, the servers exist in every region.
+	// anyRegion makes the servers exist in every region.
 	anyRegion bool
-	// project is the ID of the project to which the token belongs. If project is empty, the token belongs to no project.
+	// project is the ID of the token's project, or empty for none.
 	project string
-	// other handles all calls that do not concern servers. If other is nil, such calls return an error status.
+	// other handles all calls except those about servers. If it is nil, such calls fail.
 	other http.HandlerFunc
 	calls []string
 }
@@ -46,7 +43,6 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	return s
 }
 
-// driver returns a driver, and credentials for the fake API.
 func (s *fakeAPI) driver(t *testing.T) (*Driver, provider.Credentials) {
 	t.Helper()
 	d, err := New(Options{PlainHTTP: true, Endpoints: endpoints.Rules{}.AllowHosts("127.0.0.1")})
@@ -102,7 +98,6 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token answers with a token and the catalog.
 func (s *fakeAPI) token(w http.ResponseWriter) {
 	if s.tokenStatus != 0 {
 		w.WriteHeader(s.tokenStatus)

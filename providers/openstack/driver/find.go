@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Get implements provider.Driver. If the request contains a provider ID, Get returns the server even if it has another
-// owner, because the caller needs its metadata for an adoption.
+// Get implements provider.Driver. By provider ID, it returns even a server of another owner, because an adoption needs
+// its metadata.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
 	if err != nil {
@@ -42,7 +42,6 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		own.cluster)
 }
 
-// get returns the server with an ID.
 func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	attempted := "get server " + id
 	s, err := servers.Get(ctx, c.compute, id).Extract()
@@ -55,9 +54,9 @@ func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	return s, nil
 }
 
-// serversOf returns the servers of an owner. It looks for servers that have the owner's names. If there are none, it
-// looks for servers with the owner's metadata, such as an adopted server. Nova ignores searches by metadata from users
-// who are not administrators. Each server is read again, because lists sometimes contain deleted servers.
+// serversOf returns the servers of an owner. It searches by name first, and then by metadata for adopted servers. Nova
+// ignores metadata filters of users who are not administrators. Each server is read again, because lists sometimes
+// contain deleted servers.
 func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, error) {
 	found, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err == nil && len(found) == 0 {
@@ -66,8 +65,8 @@ func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, 
 	return found, err
 }
 
-// serversNamed returns the servers of an owner whose names match a regular expression. An empty expression matches
-// all names.
+// serversNamed returns the servers of an owner whose names match a regular expression. An empty expression matches all
+// names.
 func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) ([]*servers.Server, error) {
 	listed, err := allPages(ctx, c.compute, servers.List(c.compute, servers.ListOpts{Name: pattern}),
 		servers.ExtractServers)
@@ -95,16 +94,14 @@ func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) (
 	return found, nil
 }
 
-// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. Such a server may be
-// new.
+// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. Such a server may be new.
 func (o owner) mayOwn(s *servers.Server) bool {
 	return naming.IsOf(s.Name, o.base()) && s.Metadata[provider.TagCluster] == "" &&
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred returns the server that represents a machine with several servers. It prefers servers that are neither
-// being deleted nor failed nor stopped. Among the others, it prefers stopped servers, and then failed ones. The result
-// is nil if there is no server.
+// preferred selects among several servers of a machine: first running and pending ones, then stopped, failed, and
+// deleted ones. Without a server, it returns nil.
 func preferred(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {

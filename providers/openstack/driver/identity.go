@@ -15,23 +15,23 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Metadata of a server in addition to the tags of package provider.
+// A server has these metadata in addition to the tags of package provider.
 const (
-	// metaSpec is a hash of the fields of the specification that cannot change in place.
+	// metaSpec is a hash of the fields that cannot change in place.
 	metaSpec = "machinist-spec"
-	// metaVersion is the kubelet version for which the user data was rendered.
+	// metaVersion is the kubelet version of the user data.
 	metaVersion = "machinist-kubelet-version"
-	// metaNames and metaTags record the metadata names and the tags of the specification, so that Update can remove
-	// those that are no longer in the specification.
+	// metaNames and metaTags record the metadata names and the tags of the specification. Update removes those that
+	// left the specification.
 	metaNames = "machinist-metadata-names"
 	metaTags  = "machinist-tags"
-	// metaServer is the name of the server for which a volume was created.
+	// metaServer is the name of the server of a volume.
 	metaServer = "machinist-server"
 	// metaAdoptable allows the adoption of a server if it is "true".
 	metaAdoptable = "machinist-adoptable"
 )
 
-// owner identifies the Machine for which a call is made.
+// owner identifies the Machine of a call.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -45,19 +45,17 @@ func ownerOf(cluster string, m provider.Machine) (owner, error) {
 	return owner{cluster: cluster, machine: m}, nil
 }
 
-// base returns the prefix of the names of everything that is created for the owner.
+// base returns the common prefix of the names of the owner's resources.
 func (o owner) base() string { return naming.Base(o.cluster, o.machine) }
 
-// owns reports whether the metadata contain the cluster and the UID of the machine.
 func (o owner) owns(metadata map[string]string) bool {
 	return metadata[provider.TagCluster] == o.cluster && metadata[provider.TagMachineUID] == string(o.machine.UID)
 }
 
-// maxMetadataBytes is the maximum length of a metadata value.
 const maxMetadataBytes = 255
 
-// identity returns the three tags that identify the owner in the metadata of a server or volume. The name of the
-// Machine is informational.
+// identity returns the three tags that identify the owner in the metadata of a server or volume. The Machine's name is
+// only for information.
 func (o owner) identity() map[string]string {
 	key := o.machine.Namespace + "/" + o.machine.Name
 	return map[string]string{
@@ -66,23 +64,21 @@ func (o owner) identity() map[string]string {
 	}
 }
 
-// A port's description identifies its owner. Neutron writes the description when it creates the port, but ignores tags
-// in that call. The Machine's name at the end of the description is informational and may be truncated.
+// The description of a port identifies its owner, because Neutron ignores tags in the call that creates a port. The
+// Machine's name at the end is only for information and may be truncated.
 const (
 	descriptionPrefix   = "machinist"
 	maxDescriptionBytes = 255
 )
 
-// description returns the description of the owner's ports. All of them have the same description, so that Neutron
-// can search for it.
+// description is the same for all ports of the owner, so that Neutron can search for it.
 func (o owner) description() string {
 	text := fmt.Sprintf("%s cluster=%s uid=%s machine=%s/%s", descriptionPrefix, o.cluster, o.machine.UID,
 		o.machine.Namespace, o.machine.Name)
 	return text[:min(len(text), maxDescriptionBytes)]
 }
 
-// parseDescription parses the description of a port and returns the owner. If the description names no owner, ok is
-// false.
+// parseDescription returns the owner in the description of a port. If there is none, ok is false.
 func parseDescription(text string) (cluster string, uid types.UID, key string, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != descriptionPrefix {
@@ -103,10 +99,10 @@ func volumeName(server, volume string) string { return server + "-" + volume }
 
 var portNameFormat = regexp.MustCompile(`-port-[0-9]+$`)
 
-// serverOfPort returns the name of the server for which a port was created.
+// serverOfPort returns the name of the server that a port was created for.
 func serverOfPort(name string) string { return portNameFormat.ReplaceAllString(name, "") }
 
-// providerIDPrefix is the prefix that the cloud controller manager for OpenStack uses.
+// providerIDPrefix is that of OpenStack's cloud controller manager.
 const providerIDPrefix = "openstack://"
 
 var idFormat = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -120,7 +116,6 @@ func (c *clients) providerID(server string) string {
 	return providerIDPrefix + "/" + server
 }
 
-// parseProviderID returns the region and the server in a provider ID.
 func parseProviderID(id string) (region, server string, err error) {
 	rest, ours := strings.CutPrefix(id, providerIDPrefix)
 	region, server, found := strings.Cut(rest, "/")
@@ -131,8 +126,8 @@ func parseProviderID(id string) (region, server string, err error) {
 	return region, server, nil
 }
 
-// An instance's scope contains the region and the name of the server. The driver finds the server's parts by this
-// name when the server is gone.
+// The scope of an instance contains the region and the name of the server. Parts can be found by this name after the
+// server is gone.
 const (
 	scopePrefix    = "region="
 	scopeSeparator = " name="
@@ -140,7 +135,6 @@ const (
 
 func scopeOf(region, server string) string { return scopePrefix + region + scopeSeparator + server }
 
-// parseScope returns the region and the server in a scope.
 func parseScope(scope string) (region, server string, ok bool) {
 	rest, ok := strings.CutPrefix(scope, scopePrefix)
 	if !ok {
@@ -149,8 +143,8 @@ func parseScope(scope string) (region, server string, ok bool) {
 	return strings.Cut(rest, scopeSeparator)
 }
 
-// regionFor returns the region in which an instance is located. It reads the region from the provider ID, the scope or
-// the specification. It also returns the ID of the server.
+// regionFor returns the region in the provider ID, the scope or the specification. It also returns the ID of the
+// server.
 func regionFor(providerID, scope string, spec []byte) (region, server string, err error) {
 	if providerID != "" {
 		if region, server, err = parseProviderID(providerID); err != nil || region != "" {
@@ -163,7 +157,7 @@ func regionFor(providerID, scope string, spec []byte) (region, server string, er
 	return regionOf(spec), server, nil
 }
 
-// specHash returns a hash of the fields that cannot change in place.
+// specHash hashes the fields that cannot change in place.
 func specHash(s machine.Spec) string {
 	s.Metadata, s.Tags, s.SecurityGroups = nil, nil, nil
 	ports := make([]machine.Port, len(s.Ports))

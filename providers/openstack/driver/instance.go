@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// convert converts a server to a provider.Instance.
 func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	if !idFormat.MatchString(s.ID) {
 		return nil, provider.Errorf(provider.Internal, "OpenStack returned a server without an ID")
@@ -41,8 +40,8 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	return in, nil
 }
 
-// nodeName returns the name under which the kubelet of a server registers. If the service changes more than the case of
-// the name, nodeName returns an empty name.
+// nodeName returns the name under which the kubelet of a server registers. If the metadata service changes more than
+// the case of the name, the result is empty.
 func nodeName(server string) string {
 	name := strings.ToLower(server)
 	if strings.ContainsFunc(name, func(r rune) bool {
@@ -53,8 +52,7 @@ func nodeName(server string) string {
 	return name
 }
 
-// stateOf combines Nova's status, task and power state.
-// https://docs.openstack.org/nova/latest/reference/vm-states.html
+// stateOf combines Nova's status, task and power state. https://docs.openstack.org/nova/latest/reference/vm-states.html
 func stateOf(s *servers.Server) (provider.InstanceState, string) {
 	if s.TaskState == "deleting" || s.TaskState == "soft-deleting" {
 		return provider.StateTerminating, ""
@@ -74,13 +72,13 @@ func stateOf(s *servers.Server) (provider.InstanceState, string) {
 		}
 		return provider.StateStopped, s.Status
 	}
-	// In all other states, such as REBOOT, RESIZE or RESCUE, only the node shows whether the server works. This includes
-	// UNKNOWN, which means that the host does not respond.
+	// In other states, such as REBOOT, RESIZE or RESCUE, only the Node shows whether the server works. UNKNOWN means
+	// that the host does not respond.
 	return provider.StateRunning, s.Status
 }
 
 // errorState returns the state of a server whose last operation failed. Only a server that never ran has failed
-// permanently. A guest continues to run if a resize or a migration fails.
+// permanently: guests continue to run after a failed resize or migration.
 func errorState(s *servers.Server) (provider.InstanceState, string) {
 	fault := faultOf(s)
 	switch {
@@ -92,8 +90,7 @@ func errorState(s *servers.Server) (provider.InstanceState, string) {
 	return provider.StateStopped, fault
 }
 
-// faultOf returns why a server is in ERROR. It does not return Nova's own message, because that message may repeat
-// secrets from the request.
+// faultOf returns why a server is in ERROR. Nova's own message may repeat secrets from the request, so it is omitted.
 func faultOf(s *servers.Server) string {
 	text := strings.ToLower(s.Fault.Message)
 	switch {
@@ -117,7 +114,7 @@ func noHost(s *servers.Server) bool {
 	return strings.Contains(text, "no valid host") || strings.Contains(text, "no more hosts")
 }
 
-// addresses returns the host name of a server and the addresses of its ports, sorted by the names of the networks.
+// addresses returns the host name of a server and the addresses of its ports, sorted by network name.
 func addresses(s *servers.Server) []corev1.NodeAddress {
 	var all []corev1.NodeAddress
 	if name := nodeName(s.Name); name != "" {

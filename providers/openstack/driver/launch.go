@@ -19,11 +19,10 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// maxUserDataBytes is the size of user data that Nova accepts: 65535 characters of base64.
+// maxUserDataBytes is Nova's limit for user data: 65535 characters of base64.
 // https://docs.openstack.org/api-ref/compute/#create-server
 const maxUserDataBytes = 65535 / 4 * 3
 
-// serverRequest describes a server to create.
 type serverRequest struct {
 	spec     machine.Spec
 	own      owner
@@ -34,7 +33,7 @@ type serverRequest struct {
 	flavor, flavorName, image, serverGroup string
 }
 
-// Create implements provider.Driver. The driver creates the ports, the volumes and then the server.
+// Create implements provider.Driver. It creates the ports, the volumes and then the server.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -79,13 +78,12 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return in, nil
 }
 
-// maxMetadataDelay is how long a server may be shown without its metadata after its creation. The limit is generous,
-// because the time is computed from two clocks that may differ by minutes.
+// maxMetadataDelay is how long a new server may be shown without its metadata. The limit is generous, because the two
+// clocks may differ by minutes.
 const maxMetadataDelay = 10 * time.Minute
 
-// checkOwner returns nil if the server has the owner's metadata. A new server with the owner's name and without
-// metadata probably belongs to the owner, so checkOwner returns Aborted and the caller tries again. Any other server
-// belongs to another owner.
+// checkOwner returns nil if the server has the owner's metadata. For a new server with the owner's name and no
+// metadata, it returns Aborted, so that the caller tries again. All others belong to another owner.
 func (c *clients) checkOwner(s *servers.Server, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || !own.mayOwn(s) || s.Created.IsZero() || time.Since(s.Created).Abs() > maxMetadataDelay {
@@ -94,8 +92,7 @@ func (c *clients) checkOwner(s *servers.Server, in *provider.Instance, own owner
 	return provider.Errorf(provider.Aborted, "server %s is new and shows no metadata yet", s.ID)
 }
 
-// findExisting finds the server that an earlier call of Create has created. It finds a server of the same attempt by
-// its name, and a server of another attempt by its metadata.
+// findExisting finds the server of an earlier call: by name for the same attempt, and by metadata for another attempt.
 func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool) (*servers.Server, error) {
 	same, err := c.findByName(ctx, r)
 	if err != nil || same != nil {
@@ -115,7 +112,7 @@ func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool
 	return nil, provider.Errorf(provider.NotFound, "no server belongs to machine %s", r.own.machine.UID)
 }
 
-// findByName returns the server with the requested name, or nil if there is none.
+// findByName returns the server with the requested name, or nil.
 func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	listed, err := allPages(ctx, c.compute, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(r.name) + "$"}),
 		servers.ExtractServers)
@@ -144,8 +141,8 @@ func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Se
 	return preferred(found), nil
 }
 
-// launch creates all parts and then the server. If the server is refused permanently, launch deletes its parts.
-// Otherwise, the unused parts would count against the quota, and the volumes of a refused server would stay reserved.
+// launch creates all parts and then the server. After a permanent refusal, it deletes the parts. Otherwise, they would
+// count against the quota, and the volumes would stay reserved.
 func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	if err := c.resolve(ctx, r); err != nil {
 		return nil, err
@@ -153,7 +150,7 @@ func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server
 	s, err := c.createAll(ctx, r)
 	switch provider.CodeOf(err) {
 	case provider.ResourceExhausted, provider.FailedPrecondition, provider.InvalidArgument, provider.PermissionDenied:
-		// If some parts cannot be deleted now, the next call of Create or Delete deletes them.
+		// The next call of Create or Delete deletes the parts that remain.
 		_, _ = c.deleteParts(ctx, r.own, r.name)
 	case provider.Aborted:
 		// Another call with the same token may have created the server.
@@ -164,7 +161,6 @@ func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server
 	return s, err
 }
 
-// createAll creates the ports, the volumes and the server.
 func (c *clients) createAll(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	s, portIDs, err := c.createPorts(ctx, r)
 	if s != nil || err != nil {
@@ -181,8 +177,7 @@ func (c *clients) createAll(ctx context.Context, r *serverRequest) (*servers.Ser
 	return s, err
 }
 
-// partsDeleted reports whether a port or a volume of the server no longer exists. The cause is either the deletion of
-// the same machine, or the deletion of leftovers.
+// partsDeleted reports whether a port or a volume no longer exists. Either the machine was deleted, or leftovers were.
 func (c *clients) partsDeleted(ctx context.Context, portIDs, volumeIDs []string) bool {
 	for _, id := range portIDs {
 		if _, err := ports.Get(ctx, c.network, id).Extract(); isAbsent(err) {
@@ -215,14 +210,12 @@ func (c *clients) resolve(ctx context.Context, r *serverRequest) error {
 	return err
 }
 
-// lookupTries is the number of times that createPorts looks for a server that an earlier call may have requested. The
-// interval is one second.
+// lookupTries limits how often createPorts looks for the server of an earlier request, once per second.
 const lookupTries = 4
 
-// createPorts creates the server's ports and returns their IDs. It never reuses the ports of an earlier call. The
-// request for a server with these ports may still be in transit, and must fail when it arrives. Before createPorts
-// deletes the ports, it waits some seconds for that request. If the server appears during this time, createPorts
-// returns the server.
+// createPorts never reuses the ports of an earlier call. The request for a server with these ports may still be in
+// transit, and must fail when it arrives. createPorts first waits some seconds for this server. If the server appears,
+// it is returned.
 func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
 		s, unused, err := c.earlierPorts(ctx, r)
@@ -265,7 +258,7 @@ func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.S
 	return nil, ids, nil
 }
 
-// earlierPorts finds the ports that an earlier try of the same attempt created, and the server that uses one of them.
+// earlierPorts finds the ports of an earlier try of the same attempt, and the server that uses one of them.
 func (c *clients) earlierPorts(ctx context.Context, r *serverRequest) (s *servers.Server, unused []string, err error) {
 	all, err := c.portsOf(ctx, r.own)
 	if err != nil {
@@ -289,7 +282,6 @@ func (c *clients) earlierPorts(ctx context.Context, r *serverRequest) (s *server
 	return nil, unused, nil
 }
 
-// metadata returns the metadata of the server.
 func (r *serverRequest) metadata() map[string]string {
 	all := maps.Clone(r.spec.Metadata)
 	if all == nil {
@@ -306,7 +298,7 @@ func (r *serverRequest) metadata() map[string]string {
 	return all
 }
 
-// createServer requests the server and returns it as soon as Nova has accepted it.
+// createServer returns the server when Nova has accepted the request.
 // https://docs.openstack.org/api-ref/compute/#create-server
 func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, volumes []string) (*servers.Server,
 	error) {
@@ -317,7 +309,7 @@ func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, vol
 	options := servers.CreateOpts{
 		Name: r.name, FlavorRef: r.flavor, ImageRef: r.image, AvailabilityZone: r.spec.AvailabilityZone,
 		Networks: networks, Metadata: r.metadata(), Tags: r.spec.SortedTags(), BlockDevice: r.blockDevices(volumes),
-		// Encode the user data here, because the library does not encode a text that looks like base64.
+		// The library would not encode a text that looks like base64.
 		UserData: []byte(base64.StdEncoding.EncodeToString(r.userData)),
 	}
 	if r.spec.RootVolume != nil {
@@ -344,8 +336,8 @@ func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, vol
 		AvailabilityZone: r.spec.AvailabilityZone, Flavor: map[string]any{"original_name": r.flavorName}}, nil
 }
 
-// blockDevices returns the server's disks. If the server has volumes, Nova requires that the list also contains the
-// disk with the image.
+// blockDevices returns the disks of a server with volumes. Nova requires that the list also contains the disk with the
+// image.
 func (r *serverRequest) blockDevices(volumes []string) []servers.BlockDevice {
 	var all []servers.BlockDevice
 	if r.spec.RootVolume == nil && len(volumes) > 0 {

@@ -15,15 +15,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// newServiceClient returns a client of a service that answers every deletion with a status and a body. Its lists are
-// empty.
+// newServiceClient returns a client of a service with empty lists. It answers every deletion with a status and a body.
 func newServiceClient(t *testing.T, status int, body string) *gophercloud.ServiceClient {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method != http.MethodDelete {
-			// Like OpenStack, return a single list. If a response contained several lists, gophercloud would use an arbitrary
-			// one.
+			// If a response contained several lists, gophercloud would use an arbitrary one.
 			list := path.Base(r.URL.Path)
 			if list == "detail" {
 				list = path.Base(path.Dir(r.URL.Path))

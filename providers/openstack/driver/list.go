@@ -15,19 +15,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pageSize is the number of entries that List requests for each page. Services may return fewer.
+// pageSize is the requested number of entries per page. Services may return fewer.
 const pageSize = 500
 
-// The kinds of objects that List returns, in this order. Servers come first, so that the parts of a server that is
-// created meanwhile do not count as leftovers.
+// List returns these kinds of objects in this order. Servers come first. Otherwise, the parts of a server that is just
+// being created would look like leftovers.
 const (
 	kindServers = "servers"
 	kindPorts   = "ports"
 	kindVolumes = "volumes"
 )
 
-// List implements provider.Driver. List returns the servers of the project, and then the parts that belong to no
-// server.
+// List implements provider.Driver. It returns the servers of the project, and then the parts without a server.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: the cluster ID is empty")
@@ -56,7 +55,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 		"list servers: the continue token has an unknown kind %.16q", kind)
 }
 
-// ListScope implements provider.Scoper. List covers the project of the credentials in one region.
+// ListScope implements provider.Scoper. The scope is the project of the credentials in one region.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	region := regionOf(class.Spec)
 	if region == "" {
@@ -69,9 +68,8 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return "region " + region, nil
 }
 
-// Account implements provider.Accounter. The result consists of the URL of the identity service and the ID or name of
-// the project, as they are in the credentials. It is empty for an application credential, which does not contain its
-// project.
+// Account implements provider.Accounter. The account is the URL of the identity service with the project's ID or name
+// in the credentials. It is empty for an application credential, which does not contain its project.
 func (d *Driver) Account(class provider.Class) (string, error) {
 	a, err := d.options.parse(class.Credentials)
 	if err != nil || a.auth.Scope == nil {
@@ -84,8 +82,8 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return service + " project " + cmp.Or(scope.DomainID, scope.DomainName) + "/" + scope.ProjectName, nil
 }
 
-// continueToken returns the token for the next page. If the kind has more pages, the token contains the last entry of
-// this page. Otherwise, it names the next kind. It is empty at the end.
+// continueToken names the last entry of this page or, if the kind has no more pages, the next kind. At the end, it is
+// empty.
 func continueToken(kind, last string, more bool) string {
 	switch {
 	case more && last != "":

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// portsOf returns the owner's ports from all attempts. It finds them by their descriptions.
+// portsOf finds the owner's ports of all attempts by their descriptions.
 func (c *clients) portsOf(ctx context.Context, own owner) ([]ports.Port, error) {
 	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{Description: own.description()}),
 		ports.ExtractPorts)
@@ -22,7 +22,6 @@ func (c *clients) portsOf(ctx context.Context, own owner) ([]ports.Port, error) 
 	return all, nil
 }
 
-// createPort creates a port of a server that has no port with this name.
 func (c *clients) createPort(ctx context.Context, r *serverRequest, i int) (string, error) {
 	p, name := r.spec.Ports[i], portName(r.name, i)
 	field := fmt.Sprintf("ports[%d]", i)
@@ -72,10 +71,10 @@ func (c *clients) createPort(ctx context.Context, r *serverRequest, i int) (stri
 	return created.ID, nil
 }
 
-// unfiltered reports whether port security is disabled for a port. Such a port has no security groups.
+// unfiltered reports whether port security is disabled. Such a port has no security groups.
 func unfiltered(p machine.Port) bool { return p.PortSecurity != nil && !*p.PortSecurity }
 
-// groupsField returns the name of the field that determines the security groups of a port.
+// groupsField returns the field that determines the security groups of a port.
 func groupsField(p machine.Port, i int) string {
 	if p.SecurityGroups != nil {
 		return fmt.Sprintf("ports[%d].securityGroups", i)
@@ -83,7 +82,7 @@ func groupsField(p machine.Port, i int) string {
 	return "securityGroups"
 }
 
-// createTrunk makes a port the parent of a trunk, unless it has a trunk already.
+// createTrunk makes a port the parent of a trunk, unless it already has one.
 func (c *clients) createTrunk(ctx context.Context, r *serverRequest, i int, port string) error {
 	existing, err := c.trunksOf(ctx, port)
 	if err != nil || len(existing) > 0 {
@@ -97,7 +96,7 @@ func (c *clients) createTrunk(ctx context.Context, r *serverRequest, i int, port
 	return nil
 }
 
-// trunksOf returns the trunks of a port. If Neutron does not support trunks, the result is empty.
+// trunksOf returns the trunks of a port. Without trunk support in Neutron, the result is empty.
 func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, error) {
 	all, err := allPages(ctx, c.network, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
 	if isAbsent(err) {
@@ -109,7 +108,7 @@ func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, er
 	return all, nil
 }
 
-// deletePorts requests the deletion of ports, except those that a server uses, and returns what is left.
+// deletePorts requests the deletion of unused ports and returns what still exists.
 func (c *clients) deletePorts(ctx context.Context, all []ports.Port, lookup *serverLookup) (left []string, err error) {
 	for i := range all {
 		p := &all[i]
@@ -130,8 +129,8 @@ func (c *clients) deletePorts(ctx context.Context, all []ports.Port, lookup *ser
 	return left, nil
 }
 
-// deletePort deletes a port and its trunk. It succeeds if the port does not exist. If the port is in use, deletePort
-// returns OpenStack's answer, and the next call tries again.
+// deletePort deletes a port and its trunk, if they exist. If the port is in use, it returns OpenStack's answer, and the
+// next call tries again.
 func (c *clients) deletePort(ctx context.Context, id string) (refused string, err error) {
 	err = ports.Delete(ctx, c.network, id).ExtractErr()
 	if err == nil || isAbsent(err) {

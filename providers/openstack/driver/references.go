@@ -20,11 +20,10 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// candidate is an object in OpenStack to which a specification may refer.
+// candidate is an object that a specification may refer to.
 type candidate struct{ id, name string }
 
-// selectID returns the ID of the object to which a specification refers: the object with that ID or, if there is
-// none, the only object with that name.
+// selectID returns the object with this ID or, if there is none, the only object with this name.
 func selectID(field, kind, ref string, all []candidate) (string, error) {
 	var found []string
 	for _, n := range all {
@@ -45,8 +44,8 @@ func selectID(field, kind, ref string, all []candidate) (string, error) {
 		len(found), kind)
 }
 
-// allPages reads all pages of a list and returns their entries. A link to the next page must not lead to another host,
-// because gophercloud sends the access token there.
+// allPages reads all pages of a list. Links must not lead to another host, because gophercloud sends the access token
+// there.
 func allPages[T any](ctx context.Context, service *gophercloud.ServiceClient, pager pagination.Pager,
 	extract func(pagination.Page) ([]T, error)) (all []T, err error) {
 	err = pager.EachPage(httpapi.List(ctx), func(_ context.Context, page pagination.Page) (bool, error) {
@@ -68,7 +67,6 @@ func allPages[T any](ctx context.Context, service *gophercloud.ServiceClient, pa
 	return all, err
 }
 
-// listCandidates returns the entries of a list as candidates.
 func listCandidates[T any](ctx context.Context, attempted string, service *gophercloud.ServiceClient,
 	pager pagination.Pager, extract func(pagination.Page) ([]T, error), entry func(T) candidate) ([]candidate, error) {
 	all, err := allPages(ctx, service, pager, extract)
@@ -82,7 +80,6 @@ func listCandidates[T any](ctx context.Context, attempted string, service *gophe
 	return out, nil
 }
 
-// findFlavor returns the flavor with an ID or a name.
 func (c *clients) findFlavor(ctx context.Context, ref string) (*flavors.Flavor, error) {
 	all, err := allPages(ctx, c.compute, flavors.ListDetail(c.compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	if err != nil {
@@ -132,7 +129,6 @@ func (c *clients) findImage(ctx context.Context, i machine.Image) (*images.Image
 	return &newest, nil
 }
 
-// networkID returns the ID of a network.
 func (c *clients) networkID(ctx context.Context, field, ref string) (string, error) {
 	all, err := listCandidates(ctx, "list networks", c.network, networks.List(c.network, networks.ListOpts{}),
 		networks.ExtractNetworks, func(n networks.Network) candidate { return candidate{n.ID, n.Name} })
@@ -142,7 +138,6 @@ func (c *clients) networkID(ctx context.Context, field, ref string) (string, err
 	return selectID(field, "network", ref, all)
 }
 
-// subnetID returns the ID of a subnet of a network.
 func (c *clients) subnetID(ctx context.Context, field, ref, network string) (string, error) {
 	all, err := listCandidates(ctx, "list subnets", c.network, subnets.List(c.network, subnets.ListOpts{NetworkID: network}),
 		subnets.ExtractSubnets, func(s subnets.Subnet) candidate { return candidate{s.ID, s.Name} })
@@ -152,7 +147,6 @@ func (c *clients) subnetID(ctx context.Context, field, ref, network string) (str
 	return selectID(field, "subnet of the port's network", ref, all)
 }
 
-// existingPortID returns the ID of a port that the specification names.
 func (c *clients) existingPortID(ctx context.Context, field, ref string) (string, error) {
 	all, err := listCandidates(ctx, "list ports", c.network, ports.List(c.network, ports.ListOpts{}), ports.ExtractPorts,
 		func(p ports.Port) candidate { return candidate{p.ID, p.Name} })
@@ -162,8 +156,7 @@ func (c *clients) existingPortID(ctx context.Context, field, ref string) (string
 	return selectID(field, "port", ref, all)
 }
 
-// securityGroupIDs returns the IDs of security groups, sorted. If the account can see security groups of other
-// projects, several groups may have the same name.
+// securityGroupIDs returns sorted IDs. If the account sees other projects, several groups may have the same name.
 func (c *clients) securityGroupIDs(ctx context.Context, field string, refs []string) ([]string, error) {
 	if len(refs) == 0 {
 		return nil, nil
@@ -185,7 +178,6 @@ func (c *clients) securityGroupIDs(ctx context.Context, field string, refs []str
 	return slices.Compact(ids), nil
 }
 
-// serverGroupID returns the ID of a server group.
 func (c *clients) serverGroupID(ctx context.Context, ref string) (string, error) {
 	all, err := listCandidates(ctx, "list server groups", c.compute, servergroups.List(c.compute, servergroups.ListOpts{}),
 		servergroups.ExtractServerGroups, func(g servergroups.ServerGroup) candidate { return candidate{g.ID, g.Name} })
@@ -195,7 +187,6 @@ func (c *clients) serverGroupID(ctx context.Context, ref string) (string, error)
 	return selectID("serverGroup", "server group", ref, all)
 }
 
-// sleep waits for a duration, but returns earlier if the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Update implements provider.Driver. Metadata, tags and security groups change while the server runs. All other
-// changes require another server.
+// Update implements provider.Driver. Metadata, tags and security groups change while the server runs. All other changes
+// require another server.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -58,15 +58,14 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err := c.updateTags(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
-	// Update the metadata last, because they record the metadata and tags of the specification.
+	// Update the metadata last: they record the metadata and tags of the specification.
 	if err := c.updateMetadata(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
 	return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: in}, nil
 }
 
-// replacementReason returns the reason why the change requires a new server. If the server can be kept, the result is
-// empty.
+// replacementReason returns why the change requires a new server, or an empty string.
 func replacementReason(s *servers.Server, spec machine.Spec, req provider.UpdateRequest) string {
 	hash, version := s.Metadata[metaSpec], s.Metadata[metaVersion]
 	switch {
@@ -78,8 +77,8 @@ func replacementReason(s *servers.Server, spec machine.Spec, req provider.Update
 	return ""
 }
 
-// updateMetadata sets the metadata of the specification on the server. It removes metadata that only an earlier
-// specification contains. It does not change other metadata.
+// updateMetadata sets the metadata of the specification and removes those of an earlier specification. Other metadata
+// do not change.
 func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	wanted := maps.Clone(spec.Metadata)
 	if wanted == nil {
@@ -118,8 +117,7 @@ func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec ma
 	return nil
 }
 
-// updateTags sets the tags of the specification on the server. It removes tags that only an earlier specification
-// contains.
+// updateTags sets the tags of the specification and removes those of an earlier specification.
 func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	var current []string
 	if s.Tags != nil {
@@ -145,8 +143,8 @@ func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machin
 	return nil
 }
 
-// updateGroups sets the security groups of the ports that were created for the server. It changes neither existing
-// ports nor the ports of an adopted server.
+// updateGroups sets the security groups of the ports that were created for the server. Existing ports and the ports of
+// an adopted server do not change.
 func (c *clients) updateGroups(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// wantedVolume is a volume to create for a server.
 type wantedVolume struct {
 	name, field string
 	options     volumes.CreateOpts
@@ -41,7 +40,7 @@ func (r *serverRequest) wantedVolumes() []wantedVolume {
 	return all
 }
 
-// volumesOf returns the owner's volumes from all attempts. If the catalog does not contain Cinder, the result is empty.
+// volumesOf returns the owner's volumes of all attempts. Without Cinder, the result is empty.
 func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, error) {
 	if c.volume == nil {
 		return nil, nil
@@ -55,10 +54,9 @@ func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, e
 	return slices.DeleteFunc(all, func(v volumes.Volume) bool { return !own.owns(v.Metadata) }), nil
 }
 
-// volumePoll is the interval between reads of a volume that is being created.
 const volumePoll = time.Second
 
-// ensureVolumes creates missing volumes, and waits until all are available. It returns their IDs.
+// ensureVolumes creates missing volumes, waits until all are available, and returns their IDs.
 func (c *clients) ensureVolumes(ctx context.Context, r *serverRequest) ([]string, error) {
 	wanted := r.wantedVolumes()
 	if len(wanted) == 0 {
@@ -95,8 +93,8 @@ func (c *clients) ensureVolumes(ctx context.Context, r *serverRequest) ([]string
 	return ids, nil
 }
 
-// awaitVolume waits until a volume can be attached. It deletes the volume if its creation failed, or if it is
-// reserved for an earlier server that was not created. The next attempt creates another volume.
+// awaitVolume waits until a volume can be attached. It deletes a volume whose creation failed, or that is reserved for
+// an earlier server. The next attempt creates another volume.
 func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) error {
 	attempted := "create volume " + w.name
 	for {
@@ -129,7 +127,7 @@ func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) er
 	}
 }
 
-// deleteVolumes requests the deletion of volumes, except those that a server uses, and returns what is left.
+// deleteVolumes requests the deletion of unused volumes and returns what still exists.
 func (c *clients) deleteVolumes(ctx context.Context, all []volumes.Volume, lookup *serverLookup) (left []string,
 	err error) {
 	for i := range all {
@@ -156,10 +154,9 @@ func (c *clients) deleteVolumes(ctx context.Context, all []volumes.Volume, looku
 	return left, nil
 }
 
-// deleteVolume deletes a volume that no server uses. If Nova refused a server, or the host of a server was lost, the
-// volume stays reserved or attached. Therefore deleteVolume deletes the attachments first. If the volume's state does
-// not allow the deletion now, for example because of snapshots, deleteVolume returns OpenStack's answer, and the next
-// call tries again.
+// deleteVolume deletes the attachments first: a volume stays reserved or attached after Nova refused its server or lost
+// its host. If the state does not allow the deletion now, for example because of snapshots, it returns OpenStack's
+// answer. The next call tries again.
 func (c *clients) deleteVolume(ctx context.Context, v *volumes.Volume) (refused string, err error) {
 	if v.Status != "available" && !strings.HasPrefix(v.Status, "error") {
 		all, err := allPages(ctx, c.volume, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
@@ -183,8 +180,8 @@ func (c *clients) deleteVolume(ctx context.Context, v *volumes.Volume) (refused 
 	return "", translate(ctx, err, "delete volume "+v.ID)
 }
 
-// isBusy reports whether Cinder answered that the state of a volume does not allow the call now. Older versions of
-// Cinder return the status 400, and versions since 2023 return 409.
+// isBusy reports whether the state of a volume does not allow the call now. Older versions of Cinder return the status
+// 400, and versions since 2023 return 409.
 func isBusy(err error) bool {
 	a, ok := answerOf(err)
 	return ok && (a.status == 400 || a.status == 409)

@@ -91,7 +91,7 @@ func TestTheDriverConforms(t *testing.T) {
 	transport.Wait()
 }
 
-// inject activates a fault that the conformance suite requests. It returns a function that removes the fault.
+// inject activates a fault and returns a function that removes it.
 func inject(ctx context.Context, transport *faulty.Transport, member, admin project,
 	f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
@@ -151,7 +151,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return unavailable()
 		}
 	case conformance.QuotaFreesLate:
-		// Add some seconds, because the parts of a server are deleted after the server.
+		// The parts of a server are deleted some seconds after it.
 		r.QuotaFreesLate = f.For + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// startFull returns a running fleet for a test that only runs with FULL.
+// startFull returns a running fleet. It skips the test unless FULL is set.
 func startFull(t *testing.T, o ...string) *openStack {
 	t.Helper()
 	if !fullRun() {
@@ -41,7 +41,7 @@ func minutes(n int) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(n) * time.Minute}
 }
 
-// awaitReason waits until a condition of a machine is not True and its reason or message contains the words.
+// awaitReason waits until a condition of a machine is not True, and its reason or message contains the words.
 func (o *openStack) awaitReason(what, condition string, words ...string) {
 	o.Helper()
 	o.Await(what, func(all []v1beta1.Machine) bool {
@@ -62,7 +62,6 @@ func (o *openStack) awaitReason(what, condition string, words ...string) {
 	})
 }
 
-// serverCount returns the number of servers in the project.
 func (o *openStack) serverCount() int {
 	o.Helper()
 	all, err := serversOf(o.Context(), o.member)
@@ -72,7 +71,7 @@ func (o *openStack) serverCount() int {
 	return len(all)
 }
 
-// The fleet waits while the quota is used up, and grows when the quota is raised.
+// The fleet waits while the quota is exhausted.
 func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
 	o := startFull(t)
 	project := o.cloud.Seeded().ProjectID
@@ -96,8 +95,8 @@ func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
 	o.Gone()
 }
 
-// Nova accepts a flavor for which no host has room, and the server fails later. The fleet keeps its existing machines.
-// When the class is changed back, the fleet recovers.
+// Nova accepts a flavor for which no host has room, and the server fails later. Existing machines stay. When the class
+// is changed back, the fleet recovers.
 func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 	o := startFull(t)
 	before := o.Running(examples.SmallClass)
@@ -122,8 +121,8 @@ func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 	o.Gone()
 }
 
-// An image is deleted while volumes are created from it. The machines wait, and their conditions name the image. They
-// recover when the fleet uses another class.
+// An image is deleted while volumes are created from it. The conditions of the machines must name the image. The
+// machines recover when the fleet uses another class.
 func TestMachinesWaitForDeletedImage(t *testing.T) {
 	o := startFull(t)
 	hidden := images.ImageVisibilityPrivate
@@ -170,8 +169,7 @@ func TestMachinesWaitForDeletedImage(t *testing.T) {
 	o.Gone()
 }
 
-// If a server is in ERROR but its guest is still running, Machinist keeps the server. A server that an administrator
-// deletes is replaced.
+// A server in ERROR with a running guest is kept. A server that an administrator deletes is replaced.
 func TestOnlyDeletedServerIsReplaced(t *testing.T) {
 	o := startFull(t)
 	before := o.Running(examples.SmallClass)
@@ -199,8 +197,8 @@ func TestOnlyDeletedServerIsReplaced(t *testing.T) {
 	o.Gone()
 }
 
-// A provider that is repeatedly killed while it creates servers leaves no parts. Parts of a machine whose Machine
-// object no longer exists are deleted too.
+// A provider that is repeatedly killed while it creates servers leaves no parts behind, even if the Machine object no
+// longer exists.
 func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 	o := startFull(t, "--orphan-check-period=5s", "--orphan-min-age=5s")
 	seeded := o.cloud.Seeded()
@@ -248,7 +246,6 @@ func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 	o.Gone()
 }
 
-// clusterID returns the cluster ID in the metadata of the servers.
 func (o *openStack) clusterID() string {
 	o.Helper()
 	all, err := serversOf(o.Context(), o.member)
@@ -258,8 +255,8 @@ func (o *openStack) clusterID() string {
 	return all[0].Metadata["machinist-cluster"]
 }
 
-// The provider requests another token after Keystone revoked the old one. While the application credential is invalid,
-// the machines report this error. When the Secret contains a valid credential again, they recover.
+// The provider requests another token after Keystone revoked the old one. Machines report an invalid application
+// credential. They recover when the Secret is valid again.
 func TestFleetRecoversFromRevokedTokensAndCredentials(t *testing.T) {
 	o := startFull(t)
 	if err := o.cloud.RevokeTokens(t.Context()); err != nil {

@@ -23,16 +23,15 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// openStack is a complete installation of Machinist that uses the shared cloud, for a single test.
+// openStack is an installation of Machinist on the shared cloud, for one test.
 type openStack struct {
 	*fleet.Fleet
 	cloud *openstack.Cloud
-	// member has the same permissions as the driver's credentials. admin is an administrator.
+	// member has the same permissions as the driver's credentials.
 	member, admin project
 }
 
-// start starts a stack. At the end of the test, it checks that the project contains the same resources as before the
-// test.
+// start checks at the end of the test that the project contains the same resources as before.
 func start(t *testing.T, o stack.Options) *openStack {
 	t.Helper()
 	running := cloud(t)
@@ -46,8 +45,7 @@ func start(t *testing.T, o stack.Options) *openStack {
 	return out
 }
 
-// checkClientListsNothing fails the test if OpenStack's own client lists a server, a port or a volume at the end of
-// the test.
+// checkClientListsNothing fails the test if OpenStack's own client lists a server, a port or a volume at the end.
 func (o *openStack) checkClientListsNothing(t *testing.T) {
 	t.Cleanup(func() {
 		for _, kind := range []string{"server", "port", "volume"} {
@@ -128,7 +126,6 @@ func TestFleetLifecycle(t *testing.T) {
 	o.Gone()
 }
 
-// server returns the server of a machine.
 func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
 	o.Helper()
 	s, err := servers.Get(o.Context(), o.member.Compute, idOf(m.Spec.ProviderID)).Extract()

@@ -1,7 +1,6 @@
 //go:build e2e
 
-// Package e2e tests the OpenStack provider with a real OpenStack, which hack/openstack unpacks and starts on this
-// host.
+// Package e2e tests the OpenStack provider with a real OpenStack, which hack/openstack unpacks and starts on this host.
 package e2e
 
 import (
@@ -15,7 +14,7 @@ import (
 	"machinist.dev/machinist/hack/openstack"
 )
 
-// shared contains the cloud of all tests in the package. It takes a minute to start.
+// shared contains the cloud of all tests, which takes a minute to start.
 var shared struct {
 	once  sync.Once
 	cloud *openstack.Cloud
@@ -37,7 +36,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// cloud returns the cloud that the tests of the package share.
 func cloud(t *testing.T) *openstack.Cloud {
 	t.Helper()
 	shared.once.Do(func() {
@@ -52,12 +50,10 @@ func cloud(t *testing.T) *openstack.Cloud {
 	return shared.cloud
 }
 
-// configFile is the environment variable that contains the path of a clouds.yaml. OpenStack's own client uses the same
-// variable.
+// configFile names the environment variable with the path of a clouds.yaml, as in OpenStack's own client.
 const configFile = "OS_CLIENT_CONFIG_FILE"
 
-// cloudsYAML returns the path of a clouds.yaml for the tested cloud. If configFile is set, cloudsYAML returns the path
-// in this variable. Otherwise, cloudsYAML returns the path for the shared cloud.
+// cloudsYAML returns the path in the variable configFile or, if it is not set, the clouds.yaml of the shared cloud.
 func cloudsYAML(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv(configFile); path != "" {
@@ -66,5 +62,4 @@ func cloudsYAML(t *testing.T) string {
 	return cloud(t).CloudsYAML()
 }
 
-// fullRun reports whether long tests run too.
 func fullRun() bool { return os.Getenv("FULL") != "" }

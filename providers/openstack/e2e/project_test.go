@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/backend"
 )
 
-// project gives access to a project without the driver, as another user would have it.
+// project accesses a project without the driver, like another user.
 type project struct{ *backend.Project }
 
 func open(t *testing.T, cloudsYAML, cloud string) project {
@@ -36,7 +36,7 @@ func open(t *testing.T, cloudsYAML, cloud string) project {
 	return project{p}
 }
 
-// checkLeavesNothing fails the test if the project contains additional resources at the end of the test.
+// checkLeavesNothing fails the test if the project contains additional resources at the end.
 func (p project) checkLeavesNothing(t *testing.T) {
 	t.Helper()
 	before, err := p.Resources(t.Context())
@@ -52,7 +52,6 @@ func (p project) checkLeavesNothing(t *testing.T) {
 	})
 }
 
-// flavor returns the ID of a flavor.
 func (p project) flavor(ctx context.Context, name string) (string, error) {
 	list, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	for _, f := range list {
@@ -63,8 +62,8 @@ func (p project) flavor(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the flavor %s does not exist: %w", name, err)
 }
 
-// createServer creates a server as another user would, and waits until it runs. It returns the provider ID and a
-// function that deletes the server.
+// createServer creates a server like another user, and waits until it runs. It returns the provider ID and a function
+// that deletes the server.
 func (p project) createServer(ctx context.Context, name string, metadata map[string]string) (string,
 	func(context.Context) error, error) {
 	flavor, err := p.flavor(ctx, "m1.small")
@@ -92,7 +91,6 @@ func (p project) createServer(ctx context.Context, name string, metadata map[str
 	return "openstack:///" + created.ID, func(ctx context.Context) error { return p.remove(ctx, created.ID) }, err
 }
 
-// remove deletes a server and waits until it is gone.
 func (p project) remove(ctx context.Context, id string) error {
 	gone := func() (bool, error) {
 		err := servers.Delete(ctx, p.Compute, id).ExtractErr()
@@ -104,7 +102,7 @@ func (p project) remove(ctx context.Context, id string) error {
 	return p.await(ctx, "the server is gone", gone)
 }
 
-// await calls done repeatedly until it returns true, for at most a minute.
+// await calls done for at most a minute, until it returns true.
 func (p project) await(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -123,7 +121,6 @@ func (p project) await(ctx context.Context, what string, done func() (bool, erro
 	}
 }
 
-// tags returns a server's metadata and tags.
 func (p project) tags(ctx context.Context, providerID string) (map[string]string, error) {
 	s, err := servers.Get(ctx, p.Compute, idOf(providerID)).Extract()
 	if err != nil {
@@ -138,7 +135,7 @@ func (p project) tags(ctx context.Context, providerID string) (map[string]string
 	return out, nil
 }
 
-// dropParts deletes the ports of all servers whose metadata contain the key.
+// dropParts deletes the ports of all servers with a metadata key.
 func (p project) dropParts(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	if err != nil {
@@ -161,8 +158,8 @@ func (p project) dropParts(ctx context.Context, key string) error {
 	return nil
 }
 
-// failOperations sets all servers whose metadata contain the key to ERROR, as if an operation had failed. Their guests
-// keep running. It requires an administrator.
+// failOperations sets all servers with a metadata key to ERROR, as if an operation had failed. Their guests keep
+// running. Only an administrator may do this.
 func (p project) failOperations(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
 	if err != nil {
@@ -179,8 +176,8 @@ func (p project) failOperations(ctx context.Context, key string) error {
 	return nil
 }
 
-// removeQuota sets the server quota of a project to zero. As a result, Nova refuses new servers after it has reserved
-// their volumes. The function end restores the quota. It requires an administrator.
+// removeQuota sets the server quota to zero, so that Nova refuses new servers after reserving their volumes. The
+// function end restores the quota. Only an administrator may do this.
 func (p project) removeQuota(ctx context.Context, id string) (end func(), err error) {
 	limit := func(n int) error {
 		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()
@@ -189,10 +186,8 @@ func (p project) removeQuota(ctx context.Context, id string) (end func(), err er
 	return func() { _ = limit(-1) }, limit(0)
 }
 
-// idOf returns the last part of a provider ID.
 func idOf(providerID string) string { return providerID[strings.LastIndex(providerID, "/")+1:] }
 
-// serversOf returns the servers of a project.
 func serversOf(ctx context.Context, p project) ([]servers.Server, error) {
 	return backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 }

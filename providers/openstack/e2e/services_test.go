@@ -15,14 +15,14 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// One service of each kind is killed while machines are created and deleted, and then started again. Afterwards,
-// every wanted machine runs, earlier machines are kept, and nothing leaks.
+// One service of each kind is killed while machines are created and deleted, and then started again. Every wanted
+// machine must run, earlier machines must stay, and nothing may leak.
 func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
 	before := o.Running(examples.SmallClass)
-	// If RabbitMQ loses the message for a server, the server stays in BUILD, and its machine is replaced after the
-	// creation timeout.
+	// If RabbitMQ loses the message for a server, the server stays in BUILD. Its machine is replaced after the creation
+	// timeout.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
 	kinds := [][]openstack.Service{
 		{openstack.Keystone}, {openstack.NovaAPI}, {openstack.Neutron}, {openstack.CinderAPI, openstack.CinderVolume},
@@ -63,8 +63,7 @@ func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o.Gone()
 }
 
-// awaitMachines waits until the fleet has n machines, not counting those that are being deleted. The machines can be in
-// any state.
+// awaitMachines waits until the fleet has n machines in any state, except those being deleted.
 func (o *openStack) awaitMachines(n int32) {
 	o.Helper()
 	o.Await(fmt.Sprintf("%d machines", n), func(all []v1beta1.Machine) bool {
@@ -90,8 +89,8 @@ func TestFleetSurvivesOutageOfNeutron(t *testing.T) {
 	o.Gone()
 }
 
-// RabbitMQ loses the pending messages in the middle of 20 creations. Nova has accepted a server, but the message that
-// should start it is lost. The server stays in BUILD, and its machine is replaced after the creation timeout.
+// RabbitMQ loses the pending messages during 20 creations. A server whose start message is lost stays in BUILD. Its
+// machine is replaced after the creation timeout.
 func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o := startFull(t)
 	o.Change(func(d *v1beta1.MachineDeployment) {
@@ -120,9 +119,8 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Gone()
 }
 
-// A host that is down keeps its servers. If Nova has accepted the deletion of a server on this host, the server
-// disappears when the host is running again. Until then, the machine waits for the deletion of its server. The
-// replacement is created on another host.
+// A host that is down keeps its servers. A deleted server disappears only when its host runs again, and its machine
+// waits for this. The replacement is created on another host.
 func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 	o := startFull(t)
 	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.

@@ -1,4 +1,4 @@
-// Package faulty is a transport between a driver and the services of a real OpenStack. It simulates the failures and
-// delays of real clouds. It affects only calls to a few paths, and forwards all other calls unchanged. Tests of the
-// driver use it for behavior that the services themselves cannot produce within seconds.
+// Package faulty is a transport between a driver and the services of a real OpenStack. The transport simulates failures
+// and delays of real clouds that the services cannot produce within seconds. Only calls to a few paths are affected.
+// All other calls are forwarded unchanged.
 package faulty

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// resource is a server, port or volume that a call has created, shown or deleted.
+// resource is a server, port or volume in a call so far.
 type resource struct {
 	created, deleted time.Time
-	// entry is the state of the resource when it was last read.
+	// entry is the last state that was read.
 	entry map[string]any
 }
 
-// resource returns the state of the resource with an ID. The caller holds t.mu.
+// resource returns the state of a resource. The caller holds t.mu.
 func (t *Transport) resource(id string) *resource {
 	if t.resources == nil {
 		t.resources = map[string]*resource{}
@@ -29,7 +29,6 @@ func (t *Transport) resource(id string) *resource {
 	return t.resources[id]
 }
 
-// modifyResponse applies the rules to OpenStack's answer.
 func (t *Transport) modifyResponse(r *http.Request, call Call, rules []*rule,
 	response *http.Response) (*http.Response, error) {
 	var late Rule
@@ -76,8 +75,7 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// change records a response of OpenStack, and returns the body that the rules require. If the body is not changed, the
-// result is nil.
+// change records a response and returns the changed body, or nil if the body does not change.
 func (t *Transport) change(query url.Values, call Call, late Rule, response *http.Response, raw []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +109,7 @@ func (t *Transport) change(query url.Values, call Call, late Rule, response *htt
 	return out
 }
 
-// keepDeleted returns the last state of a deleted server, as long as the rules delay the deletion in reads.
+// keepDeleted returns the last state of a deleted server while the rules delay the deletion in reads.
 func (t *Transport) keepDeleted(id string, late Rule, response *http.Response) []byte {
 	state := t.resource(id)
 	if state.deleted.IsZero() {
@@ -129,7 +127,7 @@ func (t *Transport) keepDeleted(id string, late Rule, response *http.Response) [
 	return out
 }
 
-// server returns the representation of a server, or NotFound if reads do not return the server yet.
+// server returns a server, or NotFound if reads do not show it yet.
 func (t *Transport) server(id string, late Rule, response *http.Response, body map[string]any) []byte {
 	entry, _ := body["server"].(map[string]any)
 	if entry == nil {
@@ -152,8 +150,7 @@ func (t *Transport) server(id string, late Rule, response *http.Response, body m
 	return out
 }
 
-// outdatedEntry returns the entry of a server as the rules require. The entry of a new server may lack its metadata,
-// and an entry may show an earlier state.
+// outdatedEntry may remove the metadata of a new server, or return an earlier state, as the rules require.
 func (t *Transport) outdatedEntry(entry map[string]any, state *resource, late Rule) map[string]any {
 	out := make(map[string]any, len(entry))
 	for key, value := range entry {
@@ -173,7 +170,6 @@ func (t *Transport) outdatedEntry(entry map[string]any, state *resource, late Ru
 	return out
 }
 
-// entries applies the rules to the entries of a list.
 func (t *Transport) entries(query url.Values, kind string, late Rule, all []any) []any {
 	out := []any{} // An empty list must not be encoded as null.
 	listed := map[string]bool{}

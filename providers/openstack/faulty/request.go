@@ -7,7 +7,6 @@ import (
 	"net/http"
 )
 
-// modifyRequest applies the rules to a request of the driver.
 func modifyRequest(r *http.Request, call Call, rules []*rule) (*http.Request, error) {
 	for _, rule := range rules {
 		if rule.NoFilters && call.list() != "" {
@@ -23,7 +22,7 @@ func modifyRequest(r *http.Request, call Call, rules []*rule) (*http.Request, er
 	return r, nil
 }
 
-// withoutFilters returns the request without its filters, so that the list contains all entries.
+// withoutFilters removes the filters, so that the list contains all entries.
 func withoutFilters(r *http.Request) *http.Request {
 	out, query := r.Clone(r.Context()), r.URL.Query()
 	for key := range query {

@@ -19,37 +19,34 @@ import (
 
 // Rule describes one kind of fault or lag.
 type Rule struct {
-	// Answer returns an answer that replaces OpenStack's answer to a call. It returns nil for calls to which the rule does
-	// not apply.
+	// Answer returns an answer instead of OpenStack's answer, or nil for calls that the rule does not affect.
 	Answer func(Call) *http.Response
-	// Skip is the number of calls that are forwarded first although Answer applies to them.
+	// Skip is the number of calls that are forwarded before Answer takes effect.
 	Skip int
-	// Lose selects the executed calls whose answers are lost.
+	// Lose selects calls that are executed but get no answer.
 	Lose func(Call) bool
-	// Late is the time after which a call is executed although Answer has already answered it. If Late is zero, such calls
-	// are never executed.
+	// Late is the delay after which a call with an Answer is still executed. Zero means never.
 	Late time.Duration
 	// Hang never answers a call.
 	Hang bool
-	// Pad is the number of bytes of white space before every answer. The white space is at the beginning, because JSON
-	// decoders do not read beyond the end of the value.
+	// Pad is the number of bytes of white space before every answer. It is not at the end, because JSON decoders stop
+	// after the value.
 	Pad int64
 
-	// LateReads and LateLists are the delays after which reads by ID and lists show a change. LateMetadata is how long a
-	// new server is shown without metadata.
+	// LateReads and LateLists are the delays until reads by ID and lists show a change. LateMetadata is how long a new
+	// server has no metadata.
 	LateReads, LateLists, LateMetadata time.Duration
-	// If Unsteady is set, each list has another order than the previous list and contains one entry twice.
+	// Unsteady changes the order of each list and repeats one entry.
 	Unsteady bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
-	// Flavor, if it is not empty, replaces the requested flavor of servers.
+	// Flavor replaces the requested flavor of servers, unless it is empty.
 	Flavor string
 	// NoFilters makes lists ignore their filters.
 	NoFilters bool
-	// PartsInUse is the time after the deletion of a server during which ports and volumes cannot be deleted.
+	// PartsInUse is how long ports and volumes cannot be deleted after the deletion of a server.
 	PartsInUse time.Duration
-	// QuotaFreesLate limits the number of servers to the number that exists when the rule is added. After its deletion, a
-	// server counts against this limit for the given time.
+	// QuotaFreesLate limits the servers to their current number. A deleted server still counts for the given time.
 	QuotaFreesLate time.Duration
 }
 
@@ -75,13 +72,12 @@ func (c Call) CreatesServer() bool {
 	return c.Method == http.MethodPost && strings.HasSuffix(c.Path, "/servers")
 }
 
-// deletesPart reports whether the call deletes a port or a volume.
 func (c Call) deletesPart() bool {
 	dir := path.Dir(c.Path)
 	return c.Method == http.MethodDelete && (strings.HasSuffix(dir, "/ports") || strings.HasSuffix(dir, "/volumes"))
 }
 
-// server returns the ID of the server that the call is about. It is empty for other calls.
+// server returns the ID of the server in the call, or an empty string.
 func (c Call) server() string {
 	if found := serverPath.FindStringSubmatch(c.Path); found != nil {
 		return found[1]
@@ -89,8 +85,7 @@ func (c Call) server() string {
 	return ""
 }
 
-// list returns the key under which the answer contains the list of resources. It is empty for calls that do not list
-// servers, volumes or ports.
+// list returns the key of the list in the answer. It is empty for calls that do not list servers, volumes or ports.
 func (c Call) list() string {
 	if c.Method != http.MethodGet {
 		return ""
@@ -106,7 +101,7 @@ func (c Call) list() string {
 	return ""
 }
 
-// Transport is an http.RoundTripper that applies rules. Without rules, it only forwards calls. Base must be set.
+// Transport applies rules to the calls of an http.RoundTripper. Base is required.
 type Transport struct {
 	// Base executes the calls.
 	Base http.RoundTripper
@@ -121,16 +116,15 @@ type Transport struct {
 	late        sync.WaitGroup
 }
 
-// rule is a Rule with its state.
 type rule struct {
 	Rule
 	skipped int
 	started time.Time
-	// created is the number of servers that were created since the rule was added.
+	// created is the number of servers created since the rule was added.
 	created int
 }
 
-// Inject adds a rule. The function end removes it.
+// Inject adds a rule and returns a function that removes it.
 func (t *Transport) Inject(r Rule) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,7 +197,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.modifyResponse(r, call, rules, response)
 }
 
-// answerFor returns the answer that a rule gives to a call. If the call must be forwarded, the result is nil.
+// answerFor returns the rule's answer to a call, or nil to forward the call.
 func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +218,7 @@ func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	return response
 }
 
-// quota refuses a server if the quota is used up. A deleted server counts against the quota for the time that the rule
-// specifies.
+// quota refuses a server if the quota is exhausted. A deleted server counts for the time in the rule.
 func (t *Transport) quota(r *rule, call Call) *http.Response {
 	if !call.CreatesServer() {
 		return nil
@@ -243,7 +236,7 @@ func (t *Transport) quota(r *rule, call Call) *http.Response {
 	return nil
 }
 
-// executeLate executes a call after a delay, even if the caller has canceled the call in the meantime.
+// executeLate executes a call after a delay, even if the caller has canceled it.
 func (t *Transport) executeLate(r *http.Request, after time.Duration) error {
 	var body []byte
 	if r.Body != nil {

@@ -13,7 +13,6 @@ import (
 
 const id = "1a111111-2222-4333-8444-555555555555"
 
-// nova is a server with the few endpoints that the tests need.
 type nova struct {
 	server *httptest.Server
 	bodies chan string
@@ -72,7 +71,7 @@ func TestRulesChangeAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule         Rule
 		method, path string
-		want         string // Part of the answer.
+		want         string // part of the answer
 	}{
 		"refused":                          {Rule{Answer: refuse}, "GET", read, `503 {"serviceUnavailable"`},
 		"first call is forwarded":          {Rule{Answer: refuse, Skip: 1}, "GET", read, `200 {"server"`},

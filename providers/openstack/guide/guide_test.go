@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package guide tests the guide that leads from an OpenStack project to a Node. The test is in a package of its own,
-// because the guide starts its own OpenStack, while all other tests share another OpenStack.
+// Package guide tests the guide that leads from an OpenStack project to a Node. The guide starts its own OpenStack,
+// while all other tests share one. So this test has its own package.
 package guide
 
 import (
@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// patience is the time limit of each step of the guide. The first step is slow if OpenStack must be unpacked first.
+// patience is the time limit of each step. The first step may have to unpack OpenStack.
 const patience = 15 * time.Minute
 
 // The hypervisors of this cloud are fake, so the test does not prove that an image boots.

@@ -1,5 +1,5 @@
-// Package hosts simulates the guests of an OpenStack whose hypervisors are fake. For each running server, it reads the
-// user data from the metadata service, as the server's guest would. Then it joins the cluster that the user data name.
+// Package hosts simulates the guests of an OpenStack whose hypervisors are fake. Like a real guest, a simulated one
+// reads its user data from the metadata service and joins the cluster.
 package hosts
 
 import (
@@ -24,21 +24,20 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// Options configures a Simulator.
+// Options configure a Simulator.
 type Options struct {
 	// Compute is a client of Nova for an administrator.
 	Compute *gophercloud.ServiceClient
-	// Region is the value of the region label of the nodes.
+	// Region is the value of the Nodes' region label.
 	Region string
-	// MetadataURL is the URL of Nova's metadata service. MetadataSecret is the secret with which a proxy in front of the
-	// service signs the IDs of servers.
+	// MetadataURL is the URL of Nova's metadata service. A proxy in front of the service signs server IDs with
+	// MetadataSecret.
 	MetadataURL, MetadataSecret string
 }
 
-// poll is the interval at which the simulator lists all servers. Nova does not notify clients of changes.
+// poll is the interval for listing all servers, because Nova does not notify clients of changes.
 const poll = 500 * time.Millisecond
 
-// maxAnswerBytes limits how much of an answer of the metadata service is read.
 const maxAnswerBytes = 1 << 20
 
 // Simulator simulates the guests until Close.
@@ -49,11 +48,10 @@ type Simulator struct {
 	done    chan struct{}
 
 	mu sync.Mutex
-	// guests contains the guests of servers that were seen running, by the server's ID.
+	// guests contains the guests of all servers that were seen running, by server ID.
 	guests map[string]*guest
 }
 
-// guest is the state of a server's guest.
 type guest struct {
 	number  int
 	running bool
@@ -77,7 +75,7 @@ func (p *Simulator) Close() {
 	p.fleet.Close()
 }
 
-// Booted returns the number of servers that have booted a guest so far.
+// Booted returns the number of servers that have booted so far.
 func (p *Simulator) Booted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +87,7 @@ func (p *Simulator) run(ctx context.Context) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
-		// While the services are unavailable, running guests continue to run.
+		// Running guests continue to run while the services are unavailable.
 		_ = p.reconcile(ctx)
 		select {
 		case <-ticker.C:
@@ -99,7 +97,7 @@ func (p *Simulator) run(ctx context.Context) {
 	}
 }
 
-// reconcile starts a guest for each running server, and stops the guests of all other servers.
+// reconcile starts a guest for each running server, and stops all other guests.
 func (p *Simulator) reconcile(ctx context.Context) error {
 	page, err := servers.List(p.options.Compute, servers.ListOpts{AllTenants: true}).AllPages(ctx)
 	if err != nil {
@@ -140,7 +138,6 @@ func (p *Simulator) isRunning(id string) bool {
 	return g != nil && g.running
 }
 
-// boot starts the guest of a server.
 func (p *Simulator) boot(ctx context.Context, s *servers.Server) error {
 	userData, err := p.metadata(ctx, s, "user_data")
 	if err != nil {
@@ -175,8 +172,7 @@ func (p *Simulator) boot(ctx context.Context, s *servers.Server) error {
 	return nil
 }
 
-// metadata reads a document from the metadata service on behalf of a server. A server without user data has no such
-// document.
+// metadata reads a document of a server from the metadata service. A server without user data has no such document.
 // https://docs.openstack.org/nova/latest/user/metadata.html
 func (p *Simulator) metadata(ctx context.Context, s *servers.Server, document string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
@@ -204,7 +200,6 @@ func (p *Simulator) metadata(ctx context.Context, s *servers.Server, document st
 	return nil, fmt.Errorf("read %s of server %s: %s", document, s.ID, response.Status)
 }
 
-// instanceType converts the flavor of a server.
 func instanceType(flavor map[string]any) simcloud.InstanceType {
 	number := func(key string) int {
 		n, _ := flavor[key].(float64)
@@ -215,7 +210,6 @@ func instanceType(flavor map[string]any) simcloud.InstanceType {
 		EphemeralStorageGiB: int64(max(1, number("disk"))), Architecture: "amd64"}
 }
 
-// addressOf returns the first address of a server.
 func addressOf(s *servers.Server) netip.Addr {
 	for _, entries := range s.Addresses {
 		list, _ := entries.([]any)
@@ -230,7 +224,7 @@ func addressOf(s *servers.Server) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, 4})
 }
 
-// diskKeeper keeps the disk of a guest while the guest is stopped.
+// diskKeeper keeps the disk of a guest while it is stopped.
 type diskKeeper struct {
 	simulator *Simulator
 	guest     *guest

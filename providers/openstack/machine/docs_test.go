@@ -27,7 +27,6 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// reference returns the section of the reference documentation about the providerSpec of OpenStack.
 func reference(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")
@@ -39,7 +38,6 @@ func reference(t *testing.T) string {
 	return section
 }
 
-// The reference must list every field of the specification in its order, and no other fields.
 func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
@@ -70,7 +68,6 @@ func TestDocumentationListsEveryField(t *testing.T) {
 	}
 }
 
-// The classes in the example fleet and in docs/openstack.md must be valid.
 func TestDocumentedClassesAreAccepted(t *testing.T) {
 	objects, err := examples.OpenStack.Objects()
 	if err != nil {
@@ -108,8 +105,7 @@ func TestDocumentedClassesAreAccepted(t *testing.T) {
 	}
 }
 
-// docs/openstack.md must show the rules that `machinist provider permissions openstack` prints, and the rules for
-// single fields.
+// docs/openstack.md must show the rules of `machinist provider permissions openstack`, and the rules for single fields.
 func TestDocumentationListsAccessRules(t *testing.T) {
 	file, err := os.ReadFile("../permissions.yaml")
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	maxMetadata        = 40 // by default, a server can have 128
+	maxMetadata        = 40 // Nova's default limit is 128.
 	maxValueCharacters = 255
-	maxTags            = 40 // a server can have 50
+	maxTags            = 40 // Nova's limit is 50.
 	maxTagCharacters   = 60
-	// maxRecordBytes is the maximum total length of all metadata names. The same limit applies to the tags. Each list is
-	// stored in one value of the server's metadata, so that Machinist can later remove what it has set.
+	// maxRecordBytes limits the total length of metadata names, and of tags. Each list is stored in one metadata value,
+	// so that Machinist can later remove what it has set.
 	maxRecordBytes = 255
 )
 
-// metadataNameFormat is the format that Nova requires. It excludes the comma, which separates the names in
-// Spec.MetadataNames.
+// metadataNameFormat is Nova's format. It excludes the comma, which separates the names in Spec.MetadataNames.
 // https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item
 var metadataNameFormat = regexp.MustCompile(`^[-a-zA-Z0-9_:. ]{1,255}$`)
 
@@ -77,5 +76,4 @@ func (s *Spec) validateTags() error {
 	return nil
 }
 
-// isReserved reports whether a name is reserved for Machinist.
 func isReserved(name string) bool { return strings.HasPrefix(strings.ToLower(name), "machinist") }

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxNameCharacters is the maximum length of names in OpenStack.
 const maxNameCharacters = 255
 
 var (
@@ -19,7 +18,6 @@ var (
 	labelFormat = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// requiredName returns an error if the value is empty or is not a valid name or ID.
 func requiredName(field, name, what string) error {
 	if name == "" {
 		return provider.InvalidField(field, "is required: set %s", what)
@@ -27,7 +25,7 @@ func requiredName(field, name, what string) error {
 	return optionalName(field, name)
 }
 
-// optionalName returns an error if the value is not a valid name or ID. An empty value is accepted.
+// optionalName also accepts an empty value.
 func optionalName(field, name string) error {
 	switch {
 	case utf8.RuneCountInString(name) > maxNameCharacters || !printable(name):
@@ -59,7 +57,7 @@ func nameList(field string, list []string) error {
 	return nil
 }
 
-// oneOf refuses a value that is not one of the allowed values. An empty value is accepted.
+// oneOf also accepts an empty value.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))

@@ -62,7 +62,7 @@ func (p *Port) validate(at string) error {
 	return nil
 }
 
-// validateExisting returns an error if any other field is set, because Machinist does not change an existing port.
+// validateExisting refuses all other fields, because Machinist does not change an existing port.
 func (p *Port) validateExisting(at string) error {
 	if err := optionalName(at+".existing", p.Existing); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (p *Port) validateAddressPairs(at string) error {
 	return nil
 }
 
-// addressOrNetwork parses an address or a network. It converts an address to a network that contains only this address.
+// addressOrNetwork converts an address to a network with only this address.
 func addressOrNetwork(field, text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, provider.InvalidField(field,
@@ -162,7 +162,7 @@ func addressOrNetwork(field, text string) (netip.Prefix, error) {
 		return netip.Prefix{}, provider.InvalidField(field,
 			"%.64q is neither an address nor a network such as \"10.244.0.0/16\"", text)
 	}
-	// Neutron stores the value unchanged. It is unknown whether the address or the network is meant.
+	// Either the address or the network may be meant, and Neutron stores the value unchanged.
 	if prefix.Masked() != prefix {
 		return netip.Prefix{}, provider.InvalidField(field, "%s is not the first address of a network; use %s", text,
 			prefix.Masked())
@@ -173,5 +173,4 @@ func addressOrNetwork(field, text string) (netip.Prefix, error) {
 // isPlain reports whether Neutron accepts an address in this notation.
 func isPlain(a netip.Addr) bool { return a.Zone() == "" && !a.Is4In6() }
 
-// unfiltered reports whether port security is disabled for the port.
 func (p *Port) unfiltered() bool { return p.PortSecurity != nil && !*p.PortSecurity }

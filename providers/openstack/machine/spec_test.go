@@ -17,7 +17,7 @@ import (
 
 const imageID = "6b3f1d0a-4a5e-4c5f-9a44-1f6f1c0d2e3b"
 
-// fullSpec returns a providerSpec with every field, except fields that exclude others.
+// fullSpec returns a providerSpec with every field that can be combined with the others.
 func fullSpec() []byte {
 	return sample.Spec(
 		"availabilityZone", "az-1", "image", object{"id": imageID},
@@ -42,7 +42,6 @@ func fullSpec() []byte {
 
 type object = map[string]any
 
-// many returns a list of n entries.
 func many(n int, entry func(i int) any) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -79,8 +78,7 @@ func TestValidSpecsAreAccepted(t *testing.T) {
 	}
 }
 
-// Every field of the specification must be part of one of these specifications, so that a new field without tests is
-// found.
+// A new field without tests fails this test.
 func TestValidSpecsCoverEveryField(t *testing.T) {
 	given := map[string]bool{}
 	for _, raw := range [][]byte{fullSpec(), sample.Spec(), sample.Spec("image", object{"tags": []any{"debian"}})} {
@@ -299,8 +297,7 @@ func TestMetadataNamesAndTagsAreSorted(t *testing.T) {
 	}
 }
 
-// An accepted specification must stay the same when it is written and read again. If a specification is refused, the
-// error must have a code.
+// Encoding and parsing an accepted specification must not change it. The error for a refused one must have a code.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
 	f.Add(fullSpec())

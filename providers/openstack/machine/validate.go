@@ -14,7 +14,7 @@ const (
 	maxReferences      = 32
 )
 
-// validate checks the fields in order and returns the first error.
+// validate returns the first error.
 func (s *Spec) validate() error {
 	checks := []func() error{
 		func() error { return regionName("region", s.Region) },
@@ -47,7 +47,7 @@ func (i *Image) validate() error {
 	if count != 1 {
 		return provider.InvalidField("image", "requires exactly one of id, name and tags, not %d", count)
 	}
-	// The image service only accepts UUIDs as IDs.
+	// The image service accepts only UUIDs as IDs.
 	if i.ID != "" && !uuidFormat.MatchString(i.ID) {
 		return provider.InvalidField("image.id", "%.64q is not a UUID; set the name of an image in image.name", i.ID)
 	}
@@ -93,8 +93,7 @@ func (s *Spec) validateVolumes() error {
 	return nil
 }
 
-// validateVolume validates the fields that all kinds of volumes have. The parameter path is the path of the volume,
-// followed by a dot.
+// validateVolume validates the fields of all kinds of volumes. path is the path of the volume with a final dot.
 func validateVolume(path string, sizeGiB int32, volumeType, zone string) error {
 	if sizeGiB < 1 || sizeGiB > maxSizeGiB {
 		return provider.InvalidField(path+"sizeGiB", "%d is not between 1 and %d", sizeGiB, maxSizeGiB)
@@ -116,8 +115,7 @@ func regionName(field, region string) error {
 	return nil
 }
 
-// zoneName returns an error for a value that Nova would interpret as a zone together with a host. An empty value is
-// accepted.
+// zoneName refuses a value that Nova would interpret as a zone with a host. An empty value is accepted.
 func zoneName(field, zone string) error {
 	if err := optionalName(field, zone); err != nil {
 		return err

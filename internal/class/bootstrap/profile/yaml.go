@@ -38,8 +38,8 @@ func writeText(out *bytes.Buffer, text, indent string) {
 	}
 }
 
-// isBlock reports whether a YAML literal block can represent the text exactly. The text must end with one line break,
-// start with neither an empty nor an indented line, and contain no other characters that YAML reads as line breaks.
+// isBlock reports whether a YAML literal block can represent the text exactly. The text must end with one line break.
+// Its first line must be neither empty nor indented. Other characters that YAML reads as line breaks are not allowed.
 func isBlock(text string) bool {
 	return isText([]byte(text)) && strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n") &&
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")

@@ -1,5 +1,5 @@
 // Command fakeazure serves a fake Azure on the loopback interface, to try the Azure provider without an account; see
-// package fakeazure. It keeps all resources in memory, so they are lost when it ends.
+// package fakeazure. All resources are in memory and lost at the end.
 package main
 
 import (
@@ -68,12 +68,12 @@ func command() *cobra.Command {
 	flags.DurationVar(&o.ListLag, "list-lag", 0, "how long lists show the previous state")
 	flags.IntVar(&o.CoreQuota, "core-quota", 1000, "how many virtual CPUs the subscription may have")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
-		panic(err) // the flag is defined above
+		panic(err) // The flag is defined above.
 	}
 	return cmd
 }
 
-// onLoopback returns an error for an address that other hosts could reach.
+// onLoopback returns an error for an address that other hosts can reach.
 func onLoopback(listen string) error {
 	name, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -86,8 +86,7 @@ func onLoopback(listen string) error {
 }
 
 func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err error) {
-	// client-go logs messages about the simulated machines. The simulated machines write the same information to their
-	// consoles.
+	// The simulated machines write the same information to their consoles.
 	klog.SetLogger(logr.Discard())
 	endpointFile := filepath.Join(dir, "endpoint.json")
 	if err := os.Remove(endpointFile); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -47,7 +47,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.identityFor, "azure-workload-identity-for", nil,
 		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in the namespace that name the application; can be repeated; by default none")
 	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute,
-		"how long a creation whose answer was lost can still take effect in Azure")
+		"how long an unanswered create request may still take effect in Azure")
 	s.endpoints.AddFlags(fs, driver.Name)
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
 )
 
-// compute returns the fake servers of Microsoft.Compute.
 func (s *handler) compute() policy.Transporter {
 	return fake.NewServerFactoryTransport(&fake.ServerFactory{
 		VirtualMachinesServer: fake.VirtualMachinesServer{

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// The following functions return handlers for most operations. They differ in what they accept: a resource group and a
+// These functions return the handlers of most operations. They differ in the accepted arguments: a resource group and a
 // name, or a body. They refuse all options.
 
 func reads[T, O any](s *handler, operation string) func(context.Context, string, string, *O) (azfake.Responder[T],
@@ -70,7 +70,6 @@ func listsAll[T, O any](s *handler, operation string) func(*O) azfake.PagerRespo
 	return func(o *O) azfake.PagerResponder[T] { return inGroup("", o) }
 }
 
-// withBody adds a body to a call.
 func (s *handler) withBody(body any, c fakeazure.Call) (fakeazure.Call, error) {
 	var err error
 	c.Body, err = json.Marshal(body)
@@ -82,7 +81,6 @@ func notServed(values ...any) (refused azfake.ErrorResponder) {
 	return refused
 }
 
-// text returns the string that p points to, or an empty string.
 func text[T ~string](p *T) string {
 	if p == nil {
 		return ""

@@ -6,7 +6,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7/fake"
 )
 
-// network returns the fake servers of Microsoft.Network.
 func (s *handler) network() policy.Transporter {
 	return fake.NewServerFactoryTransport(&fake.ServerFactory{
 		InterfacesServer: fake.InterfacesServer{

@@ -11,11 +11,10 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// operationParam is the query parameter that contains the path of an operation. It occurs in the links that clients
-// poll.
+// operationParam is the query parameter with the path of an operation, in the links that clients poll.
 const operationParam = "operation"
 
-// respond executes a call that starts no operation, and returns its response.
+// respond executes a call that starts no operation.
 func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], refused azfake.ErrorResponder) {
 	out, typed, err := ask[T](s, c)
 	if err != nil {
@@ -26,7 +25,7 @@ func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], r
 	return answer, refused
 }
 
-// respondLong responds to a call that starts an operation, and to the later calls that poll it.
+// respondLong responds to a call that starts an operation, and to later polls of it.
 func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerResponder[T],
 	refused azfake.ErrorResponder) {
 	if at := s.request.URL.Query().Get(operationParam); at != "" {
@@ -56,8 +55,7 @@ func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerRespo
 	return answer, refused
 }
 
-// followOperation returns the current status of an operation. If the operation has ended, the response contains the
-// changed resource.
+// followOperation returns the status of an operation and, at its end, the changed resource.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 func followOperation[T any](s *handler, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
 	// The path has the segments "", subscriptions, *, providers, Microsoft.Compute, locations, *, operations, *.
@@ -87,7 +85,7 @@ func followOperation[T any](s *handler, c fakeazure.Call, at string, answer *azf
 	return nil
 }
 
-// pages responds with one page of a list and, if there are more pages, a link to the next one.
+// pages responds with one page of a list and a link to the next page, if any.
 func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]) {
 	out, page, err := ask[T](s, c)
 	if err != nil {
@@ -99,8 +97,8 @@ func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]
 		query := s.request.URL.Query()
 		query.Set("$skiptoken", out.SkipToken)
 		s.request.URL.RawQuery = query.Encode()
-		// The SDK creates the link only if a second page exists. If the client follows the link, the transport reads the real
-		// second page.
+		// The SDK creates a link only if there is a second page. When the client follows the link, the transport reads
+		// the real one.
 		answer.AddPage(out.Status, page, nil)
 	}
 	return answer

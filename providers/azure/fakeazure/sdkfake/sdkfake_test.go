@@ -29,7 +29,6 @@ const (
 	endpoint = "https://management.example.com"
 )
 
-// azure is a fake Azure with clients of the SDK that use the transport.
 type azure struct {
 	*testing.T
 	*fakeazure.Azure
@@ -91,7 +90,6 @@ func (a *azure) create(name string) armnetwork.Interface {
 	return created.Interface
 }
 
-// wantRefused checks that Azure returned an error with this status and code.
 func (a *azure) wantRefused(err error, status int, code string) *azcore.ResponseError {
 	a.Helper()
 	e, ok := errors.AsType[*azcore.ResponseError](err)
@@ -101,7 +99,7 @@ func (a *azure) wantRefused(err error, status int, code string) *azcore.Response
 	return e
 }
 
-// A call that starts an operation returns the changed resource. Each poll returns the current status.
+// The call that starts an operation returns the changed resource. Each poll returns the current status.
 func TestPollerFollowsOperation(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = 300 * time.Millisecond })
 	poller, err := a.begin("n")
@@ -125,8 +123,7 @@ func TestPollerFollowsOperation(t *testing.T) {
 	a.wantRefused(err, http.StatusConflict, "SubnetIsFull")
 }
 
-// If the same request is sent twice, it is executed twice. The second request is not mistaken for a poll of the first
-// operation.
+// A repeated request must not be mistaken for a poll of the first operation.
 func TestEachRequestIsExecuted(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = time.Hour })
 	for range 2 {
@@ -165,7 +162,6 @@ func TestParallelListsAreIndependent(t *testing.T) {
 	}
 }
 
-// The error contains the code, the headers and the message of Azure's response.
 func TestErrorsContainResponse(t *testing.T) {
 	a := start(t, nil)
 	_, err := a.interfaces.Get(t.Context(), "machines", "n", nil)
@@ -199,7 +195,6 @@ func TestUnsupportedRequestsFail(t *testing.T) {
 	}
 }
 
-// If the SDK's own parser rejects a request, the request is not executed.
 func TestSDKParsesRequests(t *testing.T) {
 	a := start(t, nil)
 	ctx := context.WithValue(t.Context(), runtime.CtxAPINameKey{}, "InterfacesClient.BeginCreateOrUpdate")

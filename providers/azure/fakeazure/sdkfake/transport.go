@@ -1,10 +1,10 @@
-// Package sdkfake connects clients of Azure's SDK to a fake Azure through the fake servers that are generated with the
-// SDK. It is the transport of these clients. The SDK's own parser reads each path, parameter and body that a client
-// sends, and refuses unknown ones. Package fakeazure executes the requests.
+// Package sdkfake is a transport that connects clients of Azure's SDK to a fake Azure. The transport uses the fake
+// servers that are generated with the SDK. Their parser reads each path, parameter and body, and refuses unknown ones.
+// Package fakeazure executes the requests.
 //
-// A fake server of the SDK replays prepared responses to the next request with the same path. Therefore, the transport
-// creates a new server for each request, including each page of a list and each poll of an operation. All responses
-// then show the current state, and clients do not affect each other.
+// A fake server of the SDK replays prepared responses to the next request with the same path. So the transport creates
+// a new server for each request, page and poll. All responses show the current state, and clients do not affect each
+// other.
 package sdkfake
 
 import (
@@ -30,8 +30,8 @@ type Transport struct{ azure *fakeazure.Azure }
 // New returns a transport for a fake Azure.
 func New(a *fakeazure.Azure) *Transport { return &Transport{azure: a} }
 
-// Do implements policy.Transporter. If the SDK has no fake server for a request, such as a request for a token,
-// ServeHTTP handles the request in memory.
+// Do implements policy.Transporter. Requests without a fake server, such as those for tokens, are handled by ServeHTTP
+// in memory.
 func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -39,8 +39,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if name, _ := r.Context().Value(runtime.CtxAPINameKey{}).(string); name == "" {
 		return t.serveHTTP(r)
 	}
-	// The context of a fake server must not end, because the server would return early and fail when its handler returns
-	// later.
+	// If the context of a fake server ended, the server would return early and fail when its handler returns later.
 	s := &handler{azure: t.azure, ctx: r.Context(), request: r.Clone(context.WithoutCancel(r.Context()))}
 	s.request.URL.Path = server.SanitizePagerPollerPath(r.URL.Path)
 	servers := s.compute()
@@ -89,16 +88,15 @@ func (t *Transport) serveHTTP(r *http.Request) (response *http.Response, err err
 	return response, nil
 }
 
-// handler contains the handlers of the fake servers for one request.
 type handler struct {
 	azure   *fakeazure.Azure
 	ctx     context.Context
 	request *http.Request // The links in the response are based on its URL.
-	body    []byte        // the body of a response that the SDK's fake servers leave empty
+	body    []byte        // of a response that the SDK's fake servers leave empty
 }
 
-// answerError is an error response of Azure. The handlers return it as an error, because the SDK's fake servers would
-// otherwise drop its header and message.
+// answerError is an error response of Azure. The SDK's fake servers would drop its header and message, so handlers
+// return it as an error.
 type answerError struct{ answer fakeazure.Answer }
 
 func (r *answerError) Error() string { return "Azure returned " + r.answer.Code }
@@ -122,8 +120,7 @@ func (s *handler) do(c fakeazure.Call) (fakeazure.Answer, error) {
 	return out, err
 }
 
-// decode converts Azure's response into the SDK's type. Properties that the SDK does not know are lost, as they are for
-// every client of the SDK.
+// decode converts a response into the SDK's type. As for every client, properties that the SDK does not know are lost.
 func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	if out.Body == nil {
 		return typed, nil
@@ -135,7 +132,7 @@ func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	return typed, err
 }
 
-// ask executes a call and returns the response, both as it is and converted to the SDK's type.
+// ask executes a call and returns the response, both unchanged and in the SDK's type.
 func ask[T any](s *handler, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
 	if out, err = s.do(c); err == nil {
 		typed, err = decode[T](out)

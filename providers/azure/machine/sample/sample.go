@@ -17,7 +17,6 @@ const (
 	SSHKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
 )
 
-// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind,
@@ -33,8 +32,8 @@ func base() map[string]any {
 	}
 }
 
-// Spec returns a valid providerSpec to which the given changes are applied. Each change is a pair of a dotted path and
-// a value. The value nil removes a field.
+// Spec returns a valid providerSpec with changes, given as pairs of a dotted path and a value. The value nil removes a
+// field.
 func Spec(changes ...any) []byte {
 	all := base()
 	for i := 0; i < len(changes); i += 2 {

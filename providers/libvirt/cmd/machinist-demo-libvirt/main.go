@@ -1,6 +1,5 @@
-// Command machinist-demo-libvirt runs Machinist's demo with the libvirt provider. Its machines are virtual machines of
-// QEMU on this host, which boot Debian and run a real kubelet. It requires Linux, root, and the disk image of
-// hack/guest.
+// Command machinist-demo-libvirt runs Machinist's demo with the libvirt provider. The virtual machines on this host
+// boot Debian and run a real kubelet. The command requires Linux, root, and the disk image of hack/guest.
 package main
 
 import (

@@ -27,7 +27,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.plainTCP, "libvirt-plain-tcp", false,
 		"allow hypervisors without TLS; user data is then readable on the network, and neither side is authenticated")
 	fs.DurationVar(&s.createSettle, "libvirt-create-settle", time.Minute,
-		"how long a creation can still take effect in libvirt after its answer was lost")
+		"how long an unanswered create request may still take effect in libvirt")
 	s.endpoints.AddFlags(fs, driver.Name)
 }
 

@@ -1,4 +1,4 @@
-// Package sample provides a valid providerSpec for tests.
+// Package sample contains a valid providerSpec for tests.
 package sample
 
 import (
@@ -10,14 +10,13 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Names to which the providerSpec refers.
+// The providerSpec refers to these names.
 const (
 	Pool    = "machines"
 	Base    = "debian-12"
 	Network = "nodes"
 )
 
-// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind, "vcpus": 1, "memoryMiB": 128, "domainType": "qemu",
@@ -27,9 +26,9 @@ func base() map[string]any {
 	}
 }
 
-// Spec returns a valid providerSpec to which the given changes are applied. Each change is a pair of a dotted path and
-// a value. The value nil removes the field. A path may contain an index, such as "networks[0].network". If the index
-// equals the length of the list, the value is appended.
+// Spec returns a valid providerSpec with changes, given as pairs of a dotted path and a value. The value nil removes a
+// field. A path may contain an index, such as "networks[0].network". An index equal to the length of the list appends
+// the value.
 func Spec(changes ...any) []byte {
 	var all any = base()
 	for i := 0; i < len(changes); i += 2 {
@@ -43,7 +42,7 @@ func Spec(changes ...any) []byte {
 	return raw
 }
 
-// withValue returns a copy of an object in which the value at a path is replaced.
+// withValue returns a copy of an object with another value at a path.
 func withValue(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value

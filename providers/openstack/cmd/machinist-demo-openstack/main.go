@@ -1,5 +1,5 @@
-// Command machinist-demo-openstack runs Machinist's demo with the OpenStack provider and a real OpenStack. It unpacks
-// OpenStack from Debian's packages if necessary, and runs it on loopback.
+// Command machinist-demo-openstack runs Machinist's demo with the OpenStack provider and a real OpenStack. OpenStack is
+// unpacked from Debian's packages if necessary, and runs on loopback.
 package main
 
 import (

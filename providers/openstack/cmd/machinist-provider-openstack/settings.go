@@ -27,7 +27,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.regional, "openstack-regional-provider-ids", false,
 		"write provider IDs as openstack://REGION/UUID, like a cloud controller manager with OS_CCM_REGIONAL=true")
 	fs.DurationVar(&s.createSettle, "openstack-create-settle", time.Minute,
-		"how long a creation can still take effect in OpenStack after its answer was lost")
+		"how long an unanswered create request may still take effect in OpenStack")
 	s.endpoints.AddFlags(fs, driver.Name)
 }
 

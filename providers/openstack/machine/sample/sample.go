@@ -1,4 +1,4 @@
-// Package sample provides a valid providerSpec for tests.
+// Package sample contains a valid providerSpec for tests.
 package sample
 
 import (
@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Names to which the providerSpec refers.
+// The providerSpec refers to these names.
 const (
 	Region        = "RegionOne"
 	Flavor        = "m1.small"
@@ -21,7 +21,6 @@ const (
 	KeyPair       = "machinist"
 )
 
-// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind,
@@ -33,9 +32,9 @@ func base() map[string]any {
 	}
 }
 
-// Spec returns a valid providerSpec to which the given changes are applied. Each change is a pair of a dotted path and
-// a value. The value nil removes the field. A path may contain an index, such as "ports[0].network". If the index
-// equals the length of the list, the value is appended.
+// Spec returns a valid providerSpec with changes, given as pairs of a dotted path and a value. The value nil removes a
+// field. A path may contain an index, such as "ports[0].network". An index equal to the length of the list appends the
+// value.
 func Spec(changes ...any) []byte {
 	var all any = base()
 	for i := 0; i < len(changes); i += 2 {
@@ -49,7 +48,7 @@ func Spec(changes ...any) []byte {
 	return raw
 }
 
-// withValue returns a copy of an object in which the value at a path is replaced.
+// withValue returns a copy of an object with another value at a path.
 func withValue(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value

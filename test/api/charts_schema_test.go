@@ -36,8 +36,8 @@ func TestChartsMatchSchemasOfAPIServer(t *testing.T) {
 	}
 }
 
-// renderedKinds are the kinds of the objects in the charts. If a kind is missing here, it has no schema and the test
-// fails.
+// renderedKinds lists the kinds of the objects in the charts. The test fails for a kind that is missing here, because
+// it has no schema.
 var renderedKinds = []string{
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema",
 	"MutatingWebhookConfiguration", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget",
@@ -45,7 +45,6 @@ var renderedKinds = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 }
 
-// writeSchemas writes a JSON schema for each rendered kind into a file with the name that hack/charts.sh expects.
 func writeSchemas(t *testing.T, openAPI []byte, folder string) {
 	t.Helper()
 	var published struct {

@@ -74,8 +74,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The Go methods must return the same defaults as the schema.
-//
 // Rule: defaults-as-in-code.
 func TestGoDefaultsEqualSchemaDefaults(t *testing.T) {
 	var persisted machinistv1.MachineDeployment
@@ -119,7 +117,6 @@ func TestGoDefaultsEqualSchemaDefaults(t *testing.T) {
 	}
 }
 
-// get creates a sample and reads the stored object into a Go type.
 func get(t *testing.T, sample string, into client.Object, changes ...change) {
 	t.Helper()
 	object := create(t, apply(t, parse(t, env.Namespace(t), sample), changes...))
@@ -210,7 +207,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// If a column has a wrong path, the column is empty. So the sample needs a value for every column.
+// A column with a wrong path is empty. So the sample needs a value for every column.
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {
@@ -247,7 +244,6 @@ func TestMachineColumnsShowValues(t *testing.T) {
 	}
 }
 
-// tableOf lists objects as kubectl get does.
 func tableOf(t *testing.T, namespace, plural string) *metav1.Table {
 	t.Helper()
 	table := &metav1.Table{}

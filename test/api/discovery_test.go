@@ -45,7 +45,6 @@ func TestShortNamesAndCategory(t *testing.T) {
 	}
 }
 
-// restClient returns a client for requests that controller-runtime's client cannot send.
 func restClient(t *testing.T) *rest.RESTClient {
 	t.Helper()
 	config := env.Config()

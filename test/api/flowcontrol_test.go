@@ -77,8 +77,8 @@ func TestFlowSchemasMatchRequests(t *testing.T) {
 	}
 }
 
-// queue returns the UIDs of the flow schema and of the priority level that were used for a request. Each response of
-// the API server contains these UIDs, even if it is an error.
+// queue returns the UIDs of the flow schema and the priority level that the API server used for a request. Every
+// response contains them, including errors.
 func queue(t *testing.T, user *rest.Config, request string) [2]string {
 	t.Helper()
 	h, err := rest.HTTPClientFor(user)

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The provider clears the managed fields of a Machine in a set by replacing them with one empty entry. After that,
-// managers that use server-side apply own the fields that they apply, as for any other object.
+// The provider clears the managed fields of a Machine in a set by writing a single empty entry. Later, managers that
+// use server-side apply own the fields that they apply, as usual.
 func TestEmptyEntryClearsManagedFields(t *testing.T) {
 	c, namespace := env.Client(t), env.Namespace(t)
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m",

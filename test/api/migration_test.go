@@ -43,8 +43,8 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	}
 }
 
-// converted returns the objects that a conversion produces. It sets the class, because the caller of Convert sets it,
-// and the annotations that the migration sets later.
+// converted returns the objects that a conversion produces and adds the class and the annotations that the migration
+// sets after the conversion.
 func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
 	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}
@@ -68,7 +68,8 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	}
 	if c.Class != nil {
 		class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", Capacity: c.Class.Capacity,
-			ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}} // The tests of the drivers cover it.
+			// The tests of the drivers cover the provider spec.
+			ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}}
 		if class.Name = c.Class.Name; class.Name == "" {
 			class.Name = c.Class.ContentName("a")
 		}

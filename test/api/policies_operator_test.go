@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// asOperator installs the policy for the operator, and returns a client with the identity of the operator. The client
-// has all permissions, so only the policy restricts the client.
+// asOperator installs the policy for the operator and returns a client with the operator's identity. The client has all
+// permissions, so only the policy restricts it.
 func asOperator(t *testing.T) client.Client {
 	t.Helper()
 	objects, err := manifests.Operator()
@@ -39,7 +39,6 @@ func asOperator(t *testing.T) client.Client {
 	return operator
 }
 
-// objectNamed returns an object with the given name in the namespace of the processes.
 func objectNamed(apiVersion, kind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(apiVersion)
@@ -49,7 +48,6 @@ func objectNamed(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// ofProvider returns the objects that the chart machinist-provider renders with the given values.
 func ofProvider(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	parsed := map[string]any{}
@@ -81,7 +79,8 @@ func TestOperatorInstallsAllFormsOfTheChart(t *testing.T) {
 	} {
 		for _, object := range ofProvider(t, values) {
 			labels := object.GetLabels()
-			labels["machinist.dev/installed-by"] = "sim" // As the operator does.
+			// The operator sets this label on the objects that it installs.
+			labels["machinist.dev/installed-by"] = "sim"
 			object.SetLabels(labels)
 			err := operator.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
 				client.FieldOwner(installer.Name), client.ForceOwnership, client.DryRunAll)
@@ -108,7 +107,7 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	}
 	refuse := func(what string, object *unstructured.Unstructured) {
 		t.Helper()
-		// If two policies reject a Secret or a ConfigMap, the API server names either of them.
+		// If two policies reject an object, the API server names only one of them.
 		err := dryRun(t, operator, object)
 		if !refusedBy("operator", err) && !refusedBy("processes-secrets", err) {
 			t.Errorf("%s: got error %v, want a rejection by the policy", what, err)
@@ -129,7 +128,6 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	volume := func(kind string, source map[string]any) entry {
 		return entry{"Deployment", []change{{pod + "/volumes", []any{map[string]any{"name": "a", kind: source}}}}}
 	}
-	// container returns an entry that changes a field of the Deployment's only container.
 	container := func(list, field string, value any) entry {
 		containers, _, err := unstructured.NestedSlice(objects["Deployment"].Object, "spec", "template", "spec",
 			"containers")

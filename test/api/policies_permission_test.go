@@ -15,8 +15,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// impersonate returns a client with the identity of a user. The client has only the permissions that roles grant to the
-// user or to the given groups.
 func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(env.Config())
@@ -28,11 +26,10 @@ func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	return c
 }
 
-// authors is a group whose members may write machines and fleets in the namespace of newAuthors.
 const authors = "authors"
 
-// newAuthors returns the clients of two users. Both users may write machines and fleets in the namespace. Only the
-// second user may also use the given verb on the given resource.
+// newAuthors returns the clients of two users who may write machines and fleets in the namespace. Only the second user
+// may use the given verb on the given resource.
 func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted client.Client) {
 	t.Helper()
 	write := rbacv1.PolicyRule{APIGroups: []string{machinistv1.GroupName}, Verbs: []string{"create", "update", "get"},
@@ -54,8 +51,8 @@ func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted
 	return impersonate(t, "author", authors), impersonate(t, "trusted", "trusted")
 }
 
-// requireExemptOnly fails the test unless the policy exempts exactly the given users. The test also tries users with
-// the names of other processes, users with similar names, and members of other groups.
+// requireExemptOnly fails the test unless the policy exempts exactly the given users. requireExemptOnly also tries the
+// names of other processes, similar names, and members of other groups.
 func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstructured, exempt ...string) {
 	t.Helper()
 	const group, account = "machinist-processes", "system:serviceaccount:machinist-system:"
@@ -84,8 +81,6 @@ func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstruc
 	}
 }
 
-// beginDeletion deletes an object that has a finalizer. It returns the object, which still exists because of the
-// finalizer.
 func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	c := env.Client(t)
@@ -98,20 +93,17 @@ func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructure
 	return object
 }
 
-// withGeneratedName removes the name of an object, so that the API server generates a name, and returns the object.
 func withGeneratedName(object *unstructured.Unstructured) *unstructured.Unstructured {
 	object.SetName("")
 	object.SetGenerateName("a-")
 	return object
 }
 
-// dryRun creates an object with the client of a user, in a dry run.
 func dryRun(t *testing.T, user client.Client, object *unstructured.Unstructured) error {
 	t.Helper()
 	return user.Create(t.Context(), object.DeepCopy(), client.DryRunAll)
 }
 
-// specPaths returns the path of the MachineSpec in each sample that contains a MachineSpec.
 func specPaths() map[string]string {
 	return map[string]string{machine: "spec", set: "spec/template/spec", deployment: "spec/template/spec"}
 }
@@ -152,7 +144,7 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	requireExemptOnly(t, "node-labels", labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
 		"machinist-manager", "oidc:machinist-manager", "system:serviceaccount:machinist-system:machinist-manager",
 		"machinist-migrator-sim", "system:serviceaccount:machinist-system:machinist-migrator-sim")
-	// If an object already has a restricted label, its other fields can still be changed.
+	// The other fields of an object that already has a restricted label can still change.
 	existing := create(t, apply(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
 		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 	if err := author.Update(t.Context(), apply(t, existing.DeepCopy(), change{"spec/version", "v1.36.3"}),
@@ -199,7 +191,7 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 			t.Errorf("a machine with a class is refused: %v", err)
 		}
 
-		// If an object already has inline fields, its other fields can still be changed.
+		// The other fields of an object that already has inline fields can still change.
 		existing := create(t, apply(t, inline(sample, path),
 			change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 		update := func(changes ...change) error {

@@ -9,9 +9,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The processes of Machinist create Machines only from templates that the policies have already checked. Therefore, the
-// policies do not check Machines that a process creates. But they must check updates by a process in the same way as
-// updates by other users.
+// Machinist creates Machines only from templates that the policies have checked. So the policies skip Machines that a
+// process creates, but they check the updates of a process like those of any user.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {

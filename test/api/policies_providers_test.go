@@ -103,8 +103,7 @@ func TestProviderWritesOnlyItsOwnObjects(t *testing.T) {
 		"lets another provider delete an instance of its own": patchStatus(sim, "own", forge),
 		"with a dot in its name writes a Machine of sim":      patch(dotted, "own", label),
 	} {
-		// Either policy may refuse the request: the policy for Machines does so if the label and spec.provider name different
-		// providers.
+		// The policy for Machines also refuses the request if the label and spec.provider name different providers.
 		if !refusedBy("providers", err) && !refusedBy("machine", err) {
 			t.Errorf("the provider %s: got error %v, want a rejection by the policy", what, err)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // asProcess returns a client with the identity of a process. The client has all permissions, so only the policies
-// restrict it. asProcess also creates the namespace of the processes if the namespace does not exist.
+// restrict it.
 func asProcess(t *testing.T, name string) client.Client {
 	t.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.Namespace}}
@@ -25,7 +25,6 @@ func asProcess(t *testing.T, name string) client.Client {
 		"system:serviceaccounts:"+manifests.Namespace, "system:masters")
 }
 
-// newToken returns a Secret with a bootstrap token. The token has the given extra groups.
 func newToken(id, groups string) *corev1.Secret {
 	return &corev1.Secret{Type: corev1.SecretTypeBootstrapToken,
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
@@ -33,7 +32,6 @@ func newToken(id, groups string) *corev1.Secret {
 			"usage-bootstrap-authentication": "true"}}
 }
 
-// withMark adds the annotation that marks the bootstrap tokens of Machinist, and returns the token.
 func withMark(token *corev1.Secret) *corev1.Secret {
 	token.Annotations = map[string]string{"machinist.dev/bootstrap-token-owner": "uid-1"}
 	return token

@@ -57,7 +57,7 @@ func TestPoliciesAdmitValidValues(t *testing.T) {
 	})
 }
 
-// The schema contains a rule too, but that rule does not detect a renamed key.
+// The schema also contains a rule, but that rule does not detect a renamed key.
 func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 	awaitPolicies(t, true)
 	object := create(t, parse(t, env.Namespace(t), class))
@@ -69,7 +69,7 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 		change{"spec/providerSpec/instanceTyp", "small"})
 }
 
-// If an object contains a value that is older than the policies, it must still be possible to update the object.
+// An object with a value that is older than the policies must still accept updates.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesIgnoreUnchangedValues(t *testing.T) {
@@ -121,7 +121,6 @@ func TestPoliciesIgnoreUnchangedValues(t *testing.T) {
 	}
 }
 
-// removePolicies deletes the bindings of the policies and waits until the policies no longer apply.
 func removePolicies(t *testing.T) {
 	t.Helper()
 	c := env.Client(t)
@@ -134,8 +133,6 @@ func removePolicies(t *testing.T) {
 	awaitPolicies(t, false)
 }
 
-// awaitPolicies waits until all policies are in force. If inForce is false, awaitPolicies waits until the policies are
-// no longer in force.
 func awaitPolicies(t *testing.T, inForce bool) {
 	t.Helper()
 	namespace := env.Namespace(t)
@@ -168,8 +165,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// If one manager added the first annotation or label, and a server-side apply by another manager removes the last one,
-// the field contains null. A policy must treat null like an empty map.
+// A server-side apply that removes the last annotation or label can leave null in the field. A policy must treat null
+// like an empty map.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesAdmitNullAfterServerSideApply(t *testing.T) {

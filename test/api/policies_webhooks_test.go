@@ -17,14 +17,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// jsonPatch is one operation of a JSON patch.
 type jsonPatch struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// tryPatch sends a JSON patch with the client of a user, in a dry run.
 func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...jsonPatch) error {
 	t.Helper()
 	body, err := json.Marshal(patch)
@@ -35,8 +33,7 @@ func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...j
 		client.DryRunAll)
 }
 
-// fieldPaths returns the JSON paths of all fields of a type. If a field is an object, fieldPaths returns the paths of
-// the fields in this object instead. If a field is a list of objects, the paths contain the index 0.
+// fieldPaths returns the JSON paths of all leaf fields of a type. The path of a list of objects contains the index 0.
 func fieldPaths(of reflect.Type, path string) (paths []string) {
 	switch {
 	case of.Kind() == reflect.Pointer:
@@ -57,8 +54,8 @@ func fieldPaths(of reflect.Type, path string) (paths []string) {
 	return paths
 }
 
-// webhookChanges returns another valid value for each field of a webhook. The keys are the JSON paths of the fields.
-// bundle is the path of the only field that a process may change.
+// webhookChanges returns another valid value for each field of a webhook, by JSON path. The field bundle is the only
+// one that a process may change.
 func webhookChanges() (changes map[string]any, bundle string) {
 	changes = map[string]any{
 		"/name":                           "other.machinist.dev",
@@ -91,8 +88,8 @@ func webhookChanges() (changes map[string]any, bundle string) {
 	return changes, "/clientConfig/caBundle"
 }
 
-// A process may change only the caBundles in its webhook configurations. The test covers all fields of a webhook: it
-// fails if a new version of Kubernetes adds a field that webhookChanges does not contain.
+// A process may change only the caBundles in its webhook configurations. The test fails if a new version of Kubernetes
+// adds a field that webhookChanges does not contain.
 //
 // Rule: webhooks-limited-by-policy.
 func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {

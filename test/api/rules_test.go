@@ -7,7 +7,6 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// valid is a sample with changes, which the API server admits. Invalid ones are in manifests.All.
 type valid struct {
 	name    string
 	sample  string

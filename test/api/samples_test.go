@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// Samples that the tests change.
 const (
 	class         = manifests.Class
 	machine       = manifests.Machine
@@ -23,7 +22,6 @@ const (
 	budget        = manifests.Budget
 )
 
-// parse reads a sample and sets its namespace.
 func parse(t testing.TB, namespace, sample string) *unstructured.Unstructured {
 	t.Helper()
 	object, err := manifests.Parse(namespace, sample)
@@ -33,13 +31,11 @@ func parse(t testing.TB, namespace, sample string) *unstructured.Unstructured {
 	return object
 }
 
-// change is one entry of manifests.Changes: a path, and the new value at this path.
 type change struct {
 	path  string
 	value any
 }
 
-// apply changes an object in place and returns it. The order of the changes counts.
 func apply(t testing.TB, object *unstructured.Unstructured, changes ...change) *unstructured.Unstructured {
 	t.Helper()
 	for _, c := range changes {
@@ -50,16 +46,14 @@ func apply(t testing.TB, object *unstructured.Unstructured, changes ...change) *
 	return object
 }
 
-// tryCreate creates an object in a dry run with strict validation.
 func tryCreate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
 	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strict)
 }
 
-// strict refuses unknown and duplicate fields. It is the default of kubectl.
+// strict refuses unknown and duplicate fields, as kubectl does by default.
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
 
-// tryUpdate updates an object in a dry run with strict validation.
 func tryUpdate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
 	return env.Client(t).Update(t.Context(), object, client.DryRunAll, strict)
@@ -73,7 +67,6 @@ func create(t testing.TB, object *unstructured.Unstructured) *unstructured.Unstr
 	return object
 }
 
-// requireRejection fails the test unless err contains all parts.
 func requireRejection(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

@@ -55,7 +55,7 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	const vm1, vm2 = "sim:///zone-a/vm-1", "sim:///zone-a/vm-2"
 	for _, test := range []struct {
 		name     string
-		old      any // nil: the field is missing
+		old      any // nil if the field is missing
 		step     string
 		new      any
 		admitted bool
@@ -93,8 +93,7 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule checks the old step. If the rule checked the new step, a single request could set the step and use the
-// permission that the step gives.
+// The rule checks the old step. Otherwise, one request could set the step and use the permission that comes with it.
 func TestOneRequestCannotSetStepAndEmptyProviderID(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,

@@ -22,7 +22,6 @@ func (c *liveClient) Apply(ctx context.Context, configuration runtime.ApplyConfi
 	return c.apply(ctx, configuration, "", opts)
 }
 
-// apply applies a configuration and decodes the response into it.
 func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfiguration, sub string,
 	opts client.ApplyOptions) error {
 	data, err := json.Marshal(configuration)
@@ -44,7 +43,6 @@ func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfi
 	return json.Unmarshal(data, configuration)
 }
 
-// applyPatch applies a configuration that is given in the form of a patch, and decodes the response into o.
 func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch client.Patch,
 	opts client.PatchOptions) error {
 	data, err := patch.Data(o)
@@ -73,16 +71,14 @@ func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by
 	return k, r, err
 }
 
-// applier is the field manager of a server-side apply. It also states whether the manager forces its values in
-// conflicts.
 type applier struct {
 	name  string
 	force bool
 }
 
-// apply merges a configuration into an object, or creates the object from it. The first configuration of a manager is a
-// write even if no field changes, because the real server changes managedFields. The same is true for each later
-// configuration that differs from the manager's previous one.
+// apply merges a configuration into an object, or creates the object. The first configuration of a manager is a write
+// even if no field changes, because the real server changes managedFields. The same applies to each configuration that
+// differs from the manager's last one.
 func (s *Server) apply(k *kind, req request, by applier, content map[string]any) (*record, error) {
 	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
@@ -132,8 +128,7 @@ func dropKind(content map[string]any) {
 	delete(content, "kind")
 }
 
-// itemKeys contains the names of lists. For each list, it contains the fields that identify an item. Other lists are
-// atomic.
+// itemKeys maps the name of a list to the fields that identify an item. Lists that are missing here are atomic.
 var itemKeys = map[string][]string{
 	"conditions":      {"type"},
 	"ownerReferences": {"uid"},
@@ -144,7 +139,6 @@ var itemKeys = map[string][]string{
 	"containers":      {"name"},
 }
 
-// overlay merges an applied value into an existing value and returns the result.
 func overlay(before, applied map[string]any) map[string]any {
 	result := maps.Clone(before)
 	if result == nil {

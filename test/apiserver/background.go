@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// step is a write to one object that a background controller has to send.
 type step struct {
 	kind *kind
 	key  client.ObjectKey
@@ -21,32 +20,27 @@ type step struct {
 type action int
 
 const (
-	// deleteDependent deletes an object without remaining owners.
 	deleteDependent action = iota
-	// deleteInForeground deletes an object in the foreground, because its owner waits for the deletion and the object has
+	// deleteInForeground deletes an object in the foreground. Its owner waits for the deletion, and the object has
 	// dependents itself.
 	deleteInForeground
-	// dropOwners removes references to owners that do not exist or that wait for the deletion of their dependents. The
-	// object has another owner.
+	// dropOwners removes references to owners that do not exist or that wait for their dependents. The object keeps
+	// another owner.
 	dropOwners
-	// orphanDependent removes the reference to an owner that is being deleted with the option to keep its dependents.
+	// orphanDependent removes the reference to an owner that is deleted with the policy Orphan.
 	orphanDependent
-	// finishOrphaning and finishForeground remove the finalizer of an owner when the owner does not have to wait for any
-	// dependents.
+	// finishOrphaning and finishForeground remove the finalizer of an owner that no longer waits for dependents.
 	finishOrphaning
 	finishForeground
-	// countPods updates the status of a disruption budget.
 	countPods
-	// deleteContent deletes an object because its Namespace is being deleted. finishNamespace removes the empty Namespace.
 	deleteContent
 	finishNamespace
-	// deleteCustomObject deletes an object because its CustomResourceDefinition is being deleted. finishDefinition removes
-	// the finalizer of a definition that has no objects left.
+	// deleteCustomObject deletes an object whose CustomResourceDefinition is being deleted. finishDefinition removes
+	// the finalizer of a definition without objects.
 	deleteCustomObject
 	finishDefinition
 )
 
-// These are the actor names of the background controllers.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"
@@ -59,8 +53,8 @@ func (s *Server) Pending() int {
 	return len(s.pending)
 }
 
-// Step runs the i-th of the due steps and returns a description of it. The order of the steps is fixed. Step returns ""
-// if i is out of range.
+// Step runs one of the due steps and returns its description. The order of the steps is fixed. If i is out of range,
+// the result is "".
 func (s *Server) Step(i int) string {
 	s.findSteps()
 	if i < 0 || i >= len(s.pending) {
@@ -145,7 +139,6 @@ func withoutFinalizer(name string) func(*metav1.ObjectMeta) {
 	}
 }
 
-// findSteps updates the list of due steps, unless all writes since the last call are irrelevant for the list.
 func (s *Server) findSteps() {
 	changes := s.Changes(s.pendingAt)
 	s.pendingAt = s.Revision()
@@ -171,7 +164,6 @@ func (s *Server) findSteps() {
 	s.pending = slices.DeleteFunc(s.pending, func(p step) bool { return s.admissionRefuses(p) })
 }
 
-// affectsSteps reports whether a write may have changed the list of due steps.
 func (s *Server) affectsSteps(c Change) bool {
 	switch {
 	case c.Type != watch.Modified:
@@ -185,7 +177,6 @@ func (s *Server) affectsSteps(c Change) bool {
 		!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 }
 
-// collect returns the next action of the garbage collector for an object. If there is no action, it returns false.
 func (s *Server) collect(r *record) (action, bool) {
 	if waitsFor(r, metav1.FinalizerOrphanDependents) && !s.hasDependents(r, false) {
 		return finishOrphaning, true
@@ -214,16 +205,13 @@ func (s *Server) collect(r *record) (action, bool) {
 	return deleteDependent, true
 }
 
-// waitsFor reports whether an object is being deleted and still has the given finalizer of the garbage collector.
 func waitsFor(r *record, finalizer string) bool {
 	return r.meta.DeletionTimestamp != nil && slices.Contains(r.meta.Finalizers, finalizer)
 }
 
-// These are the states of an owner, as in the garbage collector of Kubernetes.
 const (
 	solid = iota
 	dangling
-	// waiting is the state of an owner whose deletion waits for the deletion of its dependents.
 	waiting
 )
 
@@ -248,8 +236,6 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 	return solid
 }
 
-// hasDependents reports whether an object has dependents. If blocking is true, it considers only dependents that block
-// the deletion of their owner.
 func (s *Server) hasDependents(owner *record, blocking bool) bool {
 	for _, t := range s.tables {
 		for _, r := range t {

@@ -9,7 +9,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// worldWithMachines returns a world with running machines.
 func worldWithMachines(t testing.TB, machines int) *world {
 	w := newWorld()
 	for i := range machines {

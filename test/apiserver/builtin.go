@@ -8,16 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// statusStrategy is the strategy of built-in kinds with a status. When a client writes the object, its status does not
-// change. When a client writes the status, the spec does not change.
+// statusStrategy is the strategy of built-in kinds with a status. Writes to the object ignore the status, and writes to
+// the status ignore the spec.
 type statusStrategy struct {
 	unconditional bool
-	// initialStatus is set if the request that creates an object may set its status.
 	initialStatus bool
-	// generations is set if changes of the spec increase metadata.generation.
-	generations bool
-	// fixedMeta is set if a write to the status cannot change the metadata.
-	fixedMeta bool
+	generations   bool
+	fixedMeta     bool
 	baseStrategy
 }
 
@@ -77,8 +74,7 @@ func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]
 	return defaultAllocatable(body), nil
 }
 
-// defaultAllocatable returns the content of a Node. If the Node has no allocatable resources, they default to its
-// capacity.
+// defaultAllocatable sets the allocatable resources of a Node to its capacity if they are missing.
 func defaultAllocatable(body map[string]any) map[string]any {
 	status, _ := body["status"].(map[string]any)
 	if capacity, ok := status["capacity"]; ok && status["allocatable"] == nil {
@@ -97,17 +93,14 @@ func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// workloadStrategy adds the scale subresource.
 type workloadStrategy struct{ statusStrategy }
 
 func (workloadStrategy) hasScale() bool { return true }
 
-// leaseStrategy allows an update to create the Lease.
 type leaseStrategy struct{ baseStrategy }
 
 func (leaseStrategy) allowsCreateOnUpdate() bool { return true }
 
-// attachmentStrategy refuses changes to the spec of a VolumeAttachment.
 type attachmentStrategy struct{ statusStrategy }
 
 func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
@@ -119,7 +112,6 @@ func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, met
 	return meta, body, errs
 }
 
-// textAt returns the string at a path in JSON values, or "" if there is no string at this path.
 func textAt(in map[string]any, path ...string) string {
 	for _, name := range path[:len(path)-1] {
 		in, _ = in[name].(map[string]any)

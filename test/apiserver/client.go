@@ -14,13 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// request describes a request: the actor and the operation.
 type request struct {
-	actor string
-	verb  string
-	// sub is the subresource. It is empty if the request refers to the object itself.
-	sub string
-	// dryRun is set if the server must not store anything.
+	actor  string
+	verb   string
+	sub    string
 	dryRun bool
 }
 
@@ -31,13 +28,12 @@ func (r request) name() string {
 	return r.verb + "/" + r.sub
 }
 
-// liveClient is a client of the server for one actor, without a cache.
 type liveClient struct {
 	server *Server
 	actor  string
 }
 
-// Client returns a client for an actor, whose name appears in Change.Actor.
+// Client returns a client for an actor. Each Change contains the actor's name.
 func (s *Server) Client(actor string) client.Client { return &liveClient{server: s, actor: actor} }
 
 func (c *liveClient) Scheme() *runtime.Scheme     { return c.server.scheme }
@@ -55,7 +51,6 @@ func (c *liveClient) request(verb, sub string, dryRun []string) request {
 	return request{actor: c.actor, verb: verb, sub: sub, dryRun: len(dryRun) > 0}
 }
 
-// target returns the kind of an object, and a record with the object's key.
 func (c *liveClient) target(ctx context.Context, o client.Object) (*kind, *record, error) {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
@@ -172,7 +167,6 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun))
 }
 
-// patch creates a patch from body, sends it to the object o, and decodes the response into body.
 func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request) error {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
@@ -226,7 +220,7 @@ func (c *liveClient) DeleteAllOf(ctx context.Context, o client.Object, options .
 	return nil
 }
 
-// restoreKind restores the kind that the caller's object had before a write. The real client does the same.
+// restoreKind restores the apiVersion and kind of the caller's object after a write, as the real client does.
 func restoreKind(o client.Object, gvk schema.GroupVersionKind) {
 	if gvk != (schema.GroupVersionKind{}) {
 		o.GetObjectKind().SetGroupVersionKind(gvk)

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// decode splits the object of a caller into metadata and content. Both are copies.
 func (k *kind) decode(o client.Object) (*metav1.ObjectMeta, map[string]any, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return k.split(runtime.DeepCopyJSON(u.Object))
@@ -28,7 +27,6 @@ func (k *kind) decode(o client.Object) (*metav1.ObjectMeta, map[string]any, erro
 	return meta, body, nil
 }
 
-// split splits JSON into metadata and content. It changes its argument.
 func (k *kind) split(content map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta, err := decodeMeta(content["metadata"])
 	if err != nil {
@@ -67,8 +65,6 @@ func dropHead(content map[string]any) {
 	delete(content, "metadata")
 }
 
-// build completes a record that has only a key: it adds the metadata and the content. The new record shares unchanged
-// parts with the old one.
 func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any) error {
 	changed := body
 	if old == nil {
@@ -114,14 +110,13 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 	return nil
 }
 
-// invalidPatchResult is the response to a patch whose result does not match the Go type.
 func invalidPatchResult(k *kind, name string, err error) error {
 	return apierrors.NewInvalid(k.gvk.GroupKind(), name,
 		field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
 }
 
-// canonicalize replaces the JSON of a record by the JSON of its Go value, because the server stores a built-in kind in
-// this form. This removes unknown fields, and converts numbers and times to their canonical form.
+// canonicalize re-encodes the JSON of a built-in kind from its Go value, because the server stores this form. Unknown
+// fields disappear, and numbers and times become canonical.
 func (k *kind) canonicalize(r, old *record) error {
 	shallow := k.shallow(r.object)
 	*metaOf(shallow) = metav1.ObjectMeta{}

@@ -22,7 +22,7 @@ import (
 type Custom struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
-	// Content is the object's JSON without apiVersion, kind and metadata. It is immutable.
+	// Content is the object's JSON without apiVersion, kind and metadata. Content is immutable.
 	Content map[string]any
 }
 
@@ -33,8 +33,7 @@ func (c *Custom) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// untyped is the shape of a kind without a Go type. Clients never pass a typed object or list of such a kind to the
-// server.
+// untyped is the shape of a kind without a Go type. Clients pass only unstructured objects and lists of such a kind.
 type untyped struct{}
 
 func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }
@@ -51,7 +50,7 @@ func (untyped) shallow(o client.Object) client.Object {
 }
 
 // sourceDefinitions returns the CustomResourceDefinitions of the systems from which Machinist can migrate. The server
-// serves a kind as long as the definition of this kind is stored.
+// serves such a kind while its definition is stored.
 func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	for _, group := range provider.Sources() {
 		for _, object := range sources.CRDs(group) {
@@ -69,7 +68,6 @@ func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	return all
 }
 
-// storageVersion returns the version in which objects are stored.
 func storageVersion(
 	definition *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionVersion {
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -78,7 +76,6 @@ func storageVersion(
 	return definition.Spec.Versions[i]
 }
 
-// untypedStrategy is the strategy of a CustomResourceDefinition with or without a status subresource.
 type untypedStrategy struct {
 	customStrategy
 	status bool
@@ -117,8 +114,8 @@ func (u untypedStrategy) update(now metav1.Time, sub string, old *record, meta *
 	return meta, body, errs
 }
 
-// definitionStrategy is the strategy of CustomResourceDefinitions. A definition has a finalizer until all objects of
-// its kind are deleted.
+// definitionStrategy is the strategy of CustomResourceDefinitions. A definition keeps its finalizer until all objects
+// of its kind are deleted.
 type definitionStrategy struct{ baseStrategy }
 
 func (definitionStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
@@ -128,12 +125,10 @@ func (definitionStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body ma
 	return body, nil
 }
 
-// served reports whether the server serves a kind. A kind with a definition is served while the definition is stored.
 func (s *Server) served(k *kind) bool {
 	return k.definition == "" || s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}) != nil
 }
 
-// checkDefinition refuses to create an object whose definition is being deleted.
 func (s *Server) checkDefinition(k *kind, name string) error {
 	if k.definition == "" {
 		return nil
@@ -146,12 +141,11 @@ func (s *Server) checkDefinition(k *kind, name string) error {
 	return nil
 }
 
-// DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
+// DefinitionController is the actor that deletes the objects of a kind after the deletion of its definition.
 const DefinitionController = "definition-controller"
 
-// findDefinitionSteps adds the due steps of the definition controller to the pending steps. For each definition that is
-// being deleted, the controller deletes all objects of the kind in any order. Then it removes the finalizer of the
-// definition.
+// findDefinitionSteps adds the due steps of the definition controller. For each terminating definition, the controller
+// deletes all objects of the kind in any order. Then it removes the finalizer of the definition.
 func (s *Server) findDefinitionSteps() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {
@@ -175,7 +169,6 @@ func (s *Server) findDefinitionSteps() {
 	}
 }
 
-// runDefinitionSteps runs all due steps of the definition controller.
 func (s *Server) runDefinitionSteps() {
 	deleting := func(r *record) bool { return r.meta.DeletionTimestamp != nil }
 	for slices.ContainsFunc(s.tables[s.registry.definitions.index], deleting) {

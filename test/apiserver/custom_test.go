@@ -23,7 +23,7 @@ func oldMachine(name string) *unstructured.Unstructured {
 		"metadata": map[string]any{"namespace": "old", "name": name}, "spec": map[string]any{"any": "thing"}}}
 }
 
-// The definition of a kind is deleted only after all objects of the kind.
+// The server deletes the definition of a kind only after all objects of that kind.
 func TestKindIsServedWhileDefinitionExists(t *testing.T) {
 	w := newWorld()
 	if err := w.Create(t.Context(), oldMachine("a")); !meta.IsNoMatchError(err) {

@@ -29,7 +29,8 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 				fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
 		}
 	}
-	if req.actor != DefinitionController { // It works on the storage, without admission.
+	// The definition controller deletes directly in the storage, without admission.
+	if req.actor != DefinitionController {
 		if err := s.admit(k, req, admissionv1.Delete, old, nil); err != nil {
 			return err
 		}
@@ -60,14 +61,13 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 		stored = k.withMeta(old, meta)
 		s.put(k, req, old, stored)
 	}
-	// If the grace period is 0, the real server marks a pod for deletion and removes it in a second write.
+	// The real server first marks a pod with the grace period 0 for deletion, and removes it in a second write.
 	if graceful && len(meta.Finalizers) == 0 && *meta.DeletionGracePeriodSeconds == 0 {
 		s.remove(k, req, stored)
 	}
 	return nil
 }
 
-// withMeta returns a copy of a record with other metadata.
 func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, managed: old.managed}
 	r.meta = metaOf(r.object)
@@ -75,9 +75,8 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	return r
 }
 
-// shorten sets or shortens the grace period of an object whose kind has one. graceful is true if the
-// object is being deleted gracefully. pending is true if the graceful deletion began earlier and the grace period stays
-// the same.
+// shorten sets or shortens the grace period of an object. graceful means that the object is deleted gracefully. pending
+// means that the graceful deletion began earlier and keeps its grace period.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
 	if wanted != nil && *wanted < 0 {
 		wanted = ptr.To[int64](1)
@@ -114,13 +113,13 @@ func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, want
 	return true, false
 }
 
-// collectorFinalizers returns the finalizers of an object after a deletion. They include the finalizers for the garbage
-// collector, which depend on the options of the deletion.
+// collectorFinalizers returns the finalizers of an object after a deletion request. They depend on the propagation
+// policy.
 func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 	switch {
-	case opts.OrphanDependents != nil: // Old clients still set it.
+	case opts.OrphanDependents != nil: // Old clients still set orphanDependents.
 		orphan, foreground = *opts.OrphanDependents, false
 	case opts.PropagationPolicy != nil:
 		orphan = *opts.PropagationPolicy == metav1.DeletePropagationOrphan
@@ -142,7 +141,6 @@ func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []stri
 	return remaining
 }
 
-// markDeleted marks an object with finalizers for deletion.
 func (s *Server) markDeleted(meta *metav1.ObjectMeta) {
 	now := s.timestamp()
 	if meta.DeletionTimestamp == nil && meta.Generation > 0 {

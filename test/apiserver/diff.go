@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mergePatchOf returns the merge patch that client.MergeFrom would send for a typed object, in decoded form. It does
-// not encode and decode JSON, because this would cost more than the rest of the request. ok is false if the patch is of
-// another kind, or if its fields cannot be read.
+// mergePatchOf returns the decoded merge patch that client.MergeFrom would send for a typed object. mergePatchOf avoids
+// JSON, which would cost more than the rest of the request. ok is false for other kinds of patches, and if the fields
+// cannot be read.
 func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[string]any, ok bool) {
 	v := reflect.ValueOf(patch)
 	if patch.Type() != types.MergePatchType || v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -44,7 +44,6 @@ func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[str
 	return result, true
 }
 
-// changedFields returns the JSON of two objects of a kind, without the top-level fields that are equal in both.
 func (k *kind) changedFields(a, b client.Object) (map[string]any, map[string]any, error) {
 	a, b = k.shallow(a), k.shallow(b)
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
@@ -62,7 +61,6 @@ func (k *kind) changedFields(a, b client.Object) (map[string]any, map[string]any
 	return first, second, err
 }
 
-// createMergePatch returns the merge patch that turns one object into the other.
 func createMergePatch(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, value := range to {

@@ -17,7 +17,6 @@ import (
 // deletionTimeout is the maximum time for which an evicted pod counts as disrupted before its deletion begins.
 const deletionTimeout = 2 * time.Minute
 
-// budgetStatus returns the status of a budget that the disruption controller would write.
 func (s *Server) budgetStatus(r *record) map[string]any {
 	budget := r.object.(*policyv1.PodDisruptionBudget)
 	status := budget.Status.DeepCopy()
@@ -73,7 +72,6 @@ func (s *Server) budgetStatus(r *record) map[string]any {
 	return statusContent(status)
 }
 
-// failedStatus returns the status of a budget for the case that its pods cannot be counted. It allows no disruptions.
 func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) map[string]any {
 	status.DisruptionsAllowed = 0
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
@@ -83,10 +81,9 @@ func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) m
 	return statusContent(status)
 }
 
-// expectedPods returns the expected number of pods and the desired number of healthy pods. If minAvailable is a number,
-// the expected pods are all existing pods in any phase. If minAvailable is a percentage or maxUnavailable is set, the
-// expected pods are the replicas of the pods' controllers. In this case, pods without a controller do not count, and ok
-// is false if a controller does not exist.
+// expectedPods returns the expected number of pods and the desired number of healthy pods of a budget. A fixed
+// minAvailable counts all existing pods. A percentage or maxUnavailable counts the replicas of the pods' controllers,
+// and ok is false if a controller does not exist.
 func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int,
 	ok bool) {
 	minAvailable, maxUnavailable := budget.Spec.MinAvailable, budget.Spec.MaxUnavailable
@@ -120,7 +117,7 @@ func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*core
 func statusContent(status *policyv1.PodDisruptionBudgetStatus) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
-		// The conversion cannot fail, because the status is in the store.
+		// The status is in the store, so the conversion cannot fail.
 		panic(err)
 	}
 	return content

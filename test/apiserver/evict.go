@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// evict deletes a pod if the disruption budgets allow it.
 func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Eviction) error {
 	if eviction.Name != "" && eviction.Name != old.key.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Eviction object: %s", eviction.Name))
@@ -46,8 +45,8 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	return s.delete(k, req, marked, opts)
 }
 
-// markEvicted sets the condition DisruptionTarget of a pod. The real server sets this condition even if the
-// preconditions of the deletion are not met.
+// markEvicted sets the condition DisruptionTarget of a pod. The real server does so even if the preconditions of the
+// deletion are not met.
 func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
 	pod := old.object.(*corev1.Pod)
 	conditions := slices.Clone(pod.Status.Conditions)
@@ -76,7 +75,6 @@ func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error)
 	return s.setStatus(k, req, old, content)
 }
 
-// canIgnoreBudget reports whether a pod can be evicted regardless of its budget, because it does not run.
 func canIgnoreBudget(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
@@ -85,7 +83,6 @@ func canIgnoreBudget(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// budgetOf returns the disruption budget of a pod, or nil if it has none.
 func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 	var found *record
 	for _, r := range s.tables[s.registry.budgets.index] {
@@ -94,7 +91,7 @@ func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 			continue
 		}
 		if found != nil {
-			// The real server does not set a reason in this error either.
+			// The real server also omits the reason in this error.
 			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 				Code:    http.StatusInternalServerError,
 				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
@@ -109,7 +106,6 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// checkAndDecrement decreases the allowed disruptions of a budget by one, or returns why the budget allows none.
 func (s *Server) checkAndDecrement(req request, r *record, pod *corev1.Pod) error {
 	budget := r.object.(*policyv1.PodDisruptionBudget)
 	if !podReady(pod) {
@@ -150,7 +146,6 @@ func (s *Server) checkAndDecrement(req request, r *record, pod *corev1.Pod) erro
 	return err
 }
 
-// setStatus writes the status of an object on behalf of the server.
 func (s *Server) setStatus(k *kind, req request, old *record, status map[string]any) (*record, error) {
 	body := maps.Clone(old.body)
 	body["status"] = status

@@ -20,45 +20,42 @@ import (
 )
 
 // Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and
-// watches. It is safe for concurrent use. Tests of real managers and clients use it.
+// watches. A Front is safe for concurrent use. Tests of real managers and clients use it.
 //
-// It does not support authentication and authorization: the user of a request is the user that the client impersonates.
-// It also does not support tables, responses in protobuf, and strict field validation. The definition controller is a
-// part of kube-apiserver, so Front runs it, but no other background controller.
+// Front has no authentication and authorization. The user of a request is the user that the client impersonates. Front
+// also lacks tables, protobuf responses, and strict field validation. Front runs the definition controller, which is
+// part of kube-apiserver, and no other background controller.
 type Front struct {
-	mu     sync.Mutex
-	server *Server
-	// committed is closed and replaced after each request with a write.
+	mu        sync.Mutex
+	server    *Server
 	committed chan struct{}
 	revision  int64
-	// hidden is the API group that Front does not serve. If it is empty, Front serves all groups.
+	// hidden is an API group that Front does not serve.
 	hidden string
-	// pages contains the remainder of each list that a client reads in pages, by the continue token.
-	pages map[string]remainder
+	pages  map[string]remainder
 }
 
-// remainder is the unread part of a list, at the revision of its first page.
+// remainder is the unread part of a list at the revision of its first page.
 type remainder struct {
 	items           []unstructured.Unstructured
 	resourceVersion string
 }
 
-// Administrator is the actor of a request if the request impersonates no user.
+// Administrator is the actor of a request that impersonates no user.
 const Administrator = "administrator"
 
-// NewFront returns a front of a server. The caller must not use the server directly afterwards.
+// NewFront returns a front of a server. The caller must no longer use the server directly.
 func NewFront(s *Server) *Front {
 	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision(), pages: map[string]remainder{}}
 }
 
-// Hide removes an API group from the front, as in a cluster where the group is not installed.
+// Hide removes an API group from the front, as if it were not installed.
 func (f *Front) Hide(group string) { f.hidden = group }
 
 func (f *Front) serves(k *kind) bool {
 	return (f.hidden == "" || k.gvk.Group != f.hidden) && f.server.served(k)
 }
 
-// locked runs a function while no other request is served, and notifies the watches of its writes.
 func (f *Front) locked(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +69,6 @@ func (f *Front) locked(do func() error) error {
 	return err
 }
 
-// call is one HTTP request for a kind.
 type call struct {
 	kind      *kind
 	namespace string
@@ -115,7 +111,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func write(w http.ResponseWriter, code int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// If the encoding fails, the client detects that the response is truncated.
+	// If the encoding fails, the client sees a truncated response.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
@@ -139,7 +135,6 @@ func notServed() *apierrors.StatusError {
 		"the server could not find the requested resource", 0, true)
 }
 
-// route returns the object or list that a request refers to.
 func (f *Front) route(r *http.Request) (call, error) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	gv := schema.GroupVersion{}
@@ -185,7 +180,6 @@ func (r *registry) resource(gv schema.GroupVersion, plural string) *kind {
 	return nil
 }
 
-// object returns an empty object with the kind and name of the call.
 func (c call) object() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(c.kind.gvk)
@@ -194,7 +188,6 @@ func (c call) object() *unstructured.Unstructured {
 	return o
 }
 
-// body reads the object in the body of a request.
 func (c call) body(r *http.Request) (*unstructured.Unstructured, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {

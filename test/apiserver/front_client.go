@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sharedClient is a client of a Front for one actor, without HTTP.
 type sharedClient struct {
 	client.Client
 	live  *liveClient
@@ -59,7 +58,6 @@ func (c *sharedClient) SubResource(name string) client.SubResourceClient {
 	return &sharedSubResource{front: c.front, live: c.live.SubResource(name)}
 }
 
-// sharedSubResource is a client for one subresource.
 type sharedSubResource struct {
 	front *Front
 	live  client.SubResourceClient

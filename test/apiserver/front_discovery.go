@@ -10,7 +10,6 @@ import (
 
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// discover returns the response to a discovery request. It returns false for other requests.
 func (f *Front) discover(path string) (any, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,7 +39,6 @@ func unmarshal(data []byte, into any) error {
 	return utiljson.Unmarshal(data, into)
 }
 
-// decode decodes the body of a request. If the body is empty, decode does not change into.
 func decode(r *http.Request, into any) error {
 	data, err := io.ReadAll(r.Body)
 	if err == nil && len(data) > 0 {
@@ -51,7 +50,6 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// do executes a request that is not a watch, and returns the response.
 func (f *Front) do(r *http.Request, c call) (any, error) {
 	live := f.server.Client(c.actor)
 	switch {
@@ -125,7 +123,6 @@ func (f *Front) collection(r *http.Request, c call, live client.Client) (any, er
 	return nil, apierrors.NewMethodNotSupported(c.kind.resource(), r.Method)
 }
 
-// page returns a list, or the requested page of a list.
 func (f *Front) page(r *http.Request, c call, live client.Client) (any, error) {
 	l := &unstructured.UnstructuredList{}
 	l.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.kind.gvk.Kind + "List"))
@@ -152,7 +149,6 @@ func (f *Front) page(r *http.Request, c call, live client.Client) (any, error) {
 	return l.UnstructuredContent(), nil
 }
 
-// setRequester sets the user and groups that request a CertificateSigningRequest.
 func setRequester(o *unstructured.Unstructured, user string, groups []string) error {
 	err := unstructured.SetNestedField(o.Object, user, "spec", "username")
 	if err == nil {
@@ -226,7 +222,6 @@ func scaleAnswer(s *autoscalingv1.Scale, err error) (any, error) {
 	return s, err
 }
 
-// answer returns the content of o and the error err. Both are results of the same call.
 func answer(o *unstructured.Unstructured, err error) (any, error) { return o.Object, err }
 
 func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, error) {
@@ -240,7 +235,6 @@ func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, 
 
 func dryRun(r *http.Request) []string { return r.URL.Query()["dryRun"] }
 
-// deleteOptions returns the options of a deletion, from the body and the query.
 func deleteOptions(r *http.Request) (*client.DeleteOptions, error) {
 	var sent metav1.DeleteOptions
 	if err := decode(r, &sent); err != nil {
@@ -257,7 +251,6 @@ func deleteOptions(r *http.Request) (*client.DeleteOptions, error) {
 		PropagationPolicy: sent.PropagationPolicy, DryRun: append(sent.DryRun, dryRun(r)...)}, nil
 }
 
-// onlyMetadata reduces a response to metadata if the client requests only metadata.
 func onlyMetadata(r *http.Request, answer any) any {
 	content, ok := answer.(map[string]any)
 	if !ok || !wantsMetadata(r) {

@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frontClients returns two clients of one front: one over HTTP and one without HTTP.
 func frontClients(t *testing.T) map[string]client.WithWatch {
 	t.Helper()
 	front := apiserver.NewFront(apiserver.New(env.Scheme(), time.Now))

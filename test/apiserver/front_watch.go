@@ -17,13 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// subscription selects events of one kind for a watch, starting at a revision.
 type subscription struct {
 	front   *Front
 	kind    *kind
 	options client.ListOptions
-	// seen is the revision of the last change whose event was returned.
-	seen int64
+	seen    int64
 }
 
 type event struct {
@@ -31,7 +29,6 @@ type event struct {
 	object client.Object
 }
 
-// selects reports whether the watch includes the object in the given state.
 func (s *subscription) selects(o client.Object) bool {
 	if o == nil || s.options.Namespace != "" && o.GetNamespace() != s.options.Namespace {
 		return false
@@ -49,7 +46,6 @@ func (s *subscription) selects(o client.Object) bool {
 	return s.options.FieldSelector.Matches(set)
 }
 
-// begin returns the initial events: one event for each existing object. The function next returns the later events.
 func (s *subscription) begin() ([]event, error) {
 	var all []event
 	err := s.front.locked(func() error {
@@ -63,7 +59,6 @@ func (s *subscription) begin() ([]event, error) {
 	return all, err
 }
 
-// next waits for changes after the revision seen and returns their events.
 func (s *subscription) next(ctx context.Context) ([]event, error) {
 	for {
 		s.front.mu.Lock()
@@ -128,7 +123,7 @@ func (f *Front) watchHTTP(w http.ResponseWriter, r *http.Request, c call) {
 				err = send(e.kind, content)
 			}
 			if err != nil {
-				return // The client detects this and starts a new watch.
+				return // The client sees that the watch ended and starts a new one.
 			}
 		}
 		if initial {
@@ -148,7 +143,6 @@ func (f *Front) watchHTTP(w http.ResponseWriter, r *http.Request, c call) {
 	}
 }
 
-// contentOf returns a stored object as JSON values.
 func contentOf(k *kind, o client.Object) (map[string]any, error) {
 	if c, ok := o.(*Custom); ok {
 		return (&record{key: client.ObjectKeyFromObject(o), meta: &c.ObjectMeta, body: c.Content}).content(k)

@@ -25,50 +25,41 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// kind describes one kind of objects. It is immutable.
 type kind struct {
 	shape
 	index      int
 	gvk        schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored. If the name
-	// is empty, the kind is always served.
+	// definition is the name of the CustomResourceDefinition of the kind. The server serves the kind only while the
+	// definition is stored. Kinds without a definition are always served.
 	definition string
-	// strategy implements the differences between kinds.
-	strategy strategy
-	// fields contains the indexes of the fields of the Go struct, by JSON name. It does not contain metadata.
+	strategy   strategy
+	// fields contains the indexes of the fields of the Go struct, by JSON name. Metadata is left out.
 	fields map[string]int
 }
 
-// shape contains the operations that depend on the Go type.
 type shape interface {
 	goType() reflect.Type
 	goListType() reflect.Type
 	empty() client.Object
-	// shallow returns a copy of the object and of its metadata. The fields of the copy share their values with the
-	// original.
+	// shallow returns a copy of the object and its metadata. All other fields share their values with the original.
 	shallow(client.Object) client.Object
-	// copyInto copies src deeply into dst.
 	copyInto(dst, src client.Object)
-	// fill sets the items of a list.
 	fill(list client.ObjectList, records []*record, deep, typeMeta bool)
 }
 
-// object is a pointer to an API type.
 type object[T any] interface {
 	*T
 	client.Object
 	DeepCopyInto(*T)
 }
 
-// list is a pointer to the list of an API type.
 type list[L any] interface {
 	*L
 	client.ObjectList
 }
 
-// typed implements shape for a Go type. items returns the items of a list.
 type typed[T any, P object[T], L any, Q list[L]] struct {
 	items func(Q) *[]T
 }
@@ -103,27 +94,21 @@ func (t typed[T, P, L, Q]) fill(l client.ObjectList, records []*record, deep, ty
 	*t.items(l.(Q)) = items
 }
 
-// shapeOf returns the shape of a type. items returns the items of a list of this type.
 func shapeOf[T any, P object[T], L any, Q list[L]](items func(Q) *[]T) shape {
 	return typed[T, P, L, Q]{items: items}
 }
 
-// registry is the table of all kinds. It is immutable.
 type registry struct {
-	kinds  []*kind
-	byType map[reflect.Type]*kind
-	byList map[reflect.Type]*kind
-	byGVK  map[schema.GroupVersionKind]*kind
-	mapper meta.RESTMapper
-	// pods, budgets, namespaces and definitions are the kinds that background controllers use.
+	kinds                                  []*kind
+	byType                                 map[reflect.Type]*kind
+	byList                                 map[reflect.Type]*kind
+	byGVK                                  map[schema.GroupVersionKind]*kind
+	mapper                                 meta.RESTMapper
 	pods, budgets, namespaces, definitions *kind
-	// policies and bindings are the ValidatingAdmissionPolicies and their bindings, and configMaps are their parameters.
-	policies, bindings, configMaps *kind
-	// signingRequests are the CertificateSigningRequests.
-	signingRequests *kind
+	policies, bindings, configMaps         *kind
+	signingRequests                        *kind
 }
 
-// builtRegistry returns the registry of all servers. It compiles the CustomResourceDefinitions only once.
 var builtRegistry = sync.OnceValue(func() *registry {
 	r := &registry{
 		byType: map[reflect.Type]*kind{},
@@ -235,7 +220,6 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	return r
 })
 
-// jsonFields returns the index of each field of a struct by its JSON name, except apiVersion, kind and metadata.
 func jsonFields(t reflect.Type) map[string]int {
 	fields := map[string]int{}
 	for i := range t.NumField() {
@@ -249,7 +233,6 @@ func jsonFields(t reflect.Type) map[string]int {
 	return fields
 }
 
-// kindOf returns the kind of an object or list, which may be typed, unstructured or metadata only.
 func (r *registry) kindOf(o runtime.Object) (*kind, error) {
 	switch o.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -272,7 +255,6 @@ func (r *registry) kindOf(o runtime.Object) (*kind, error) {
 	return nil, fmt.Errorf("no kind is registered for type %s", t)
 }
 
-// resource returns the name of the kind in errors.
 func (k *kind) resource() schema.GroupResource {
 	return schema.GroupResource{Group: k.gvk.Group, Resource: k.plural}
 }

@@ -9,30 +9,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managedFields contains the last configuration that each field manager applied to an object, and the owners of its
-// labels and annotations. It is immutable.
+// managedFields contains the last applied configuration of each field manager, and the owners of the labels and
+// annotations. managedFields is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
-	// owned contains the labels and annotations that each manager applied. For updaters, it contains the labels and
-	// annotations that updaters had set before a manager applied the same value. Labels and annotations without an entry
-	// belong to updaters.
+	// owned contains the labels and annotations that each manager applied. Those without an entry belong to updaters.
+	// Updaters also stay an owner if a manager applied the value that they had set.
 	owned map[string]map[mapKey]bool
-	// writer is the manager of the current write. It is empty if the write is not a server-side apply.
+	// writer is the manager of the current write. The name is empty if the write is not a server-side apply.
 	writer string
 }
 
 // updaters is the manager that represents all clients that write without server-side apply.
 const updaters = ""
 
-// mapKey is a label or an annotation.
 type mapKey struct{ of, name string }
 
-// mapsOf returns those maps in the metadata whose keys have owners.
 func mapsOf(meta *metav1.ObjectMeta) map[string]map[string]string {
 	return map[string]map[string]string{"labels": meta.Labels, "annotations": meta.Annotations}
 }
 
-// appliedKeys returns the labels and annotations of a configuration.
 func appliedKeys(content map[string]any) map[mapKey]string {
 	keys := map[mapKey]string{}
 	metadata, _ := content["metadata"].(map[string]any)
@@ -45,7 +41,6 @@ func appliedKeys(content map[string]any) map[mapKey]string {
 	return keys
 }
 
-// ownedByOthers reports whether any other manager owns a key.
 func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
 	for other, keys := range m.owned {
 		if other != manager && keys[key] {
@@ -55,7 +50,6 @@ func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
 	return !m.owned[manager][key]
 }
 
-// conflicts returns a cause for each key that a configuration would change although another manager owns it.
 func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 	content map[string]any) (causes []metav1.StatusCause) {
 	for key, value := range appliedKeys(content) {
@@ -68,7 +62,7 @@ func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 	return causes
 }
 
-// removeUnapplied removes the keys that the manager applied earlier, owns alone, and no longer applies.
+// removeUnapplied removes keys that only this manager owned and that it no longer applies.
 func (m managedFields) removeUnapplied(manager string, content, object map[string]any) {
 	applied := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
@@ -87,8 +81,7 @@ func (m managedFields) removeUnapplied(manager string, content, object map[strin
 	}
 }
 
-// withShared returns managed fields in which updaters remain an owner of each key that a configuration applies without
-// changing its value.
+// withShared keeps updaters as an owner of each key that a configuration applies without changing its value.
 func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
@@ -104,7 +97,6 @@ func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]an
 	return m
 }
 
-// hasOwner reports whether owned contains a key for any manager.
 func (m managedFields) hasOwner(key mapKey) bool {
 	for _, keys := range m.owned {
 		if keys[key] {
@@ -114,8 +106,6 @@ func (m managedFields) hasOwner(key mapKey) bool {
 	return false
 }
 
-// withApplied returns managed fields with the configuration of a manager. The manager owns all keys of the
-// configuration.
 func (m managedFields) withApplied(manager string, content map[string]any) managedFields {
 	keys := map[mapKey]bool{}
 	for key := range appliedKeys(content) {
@@ -131,7 +121,6 @@ func (m managedFields) withApplied(manager string, content map[string]any) manag
 	return after
 }
 
-// appliesNothing reports whether a configuration contains only the name of its object.
 func appliesNothing(content map[string]any) bool {
 	metadata, _ := content["metadata"].(map[string]any)
 	for name := range metadata {
@@ -142,7 +131,7 @@ func appliesNothing(content map[string]any) bool {
 	return len(content) <= 1
 }
 
-// afterWrite returns managed fields after a write. The writer is the only owner of the keys that it changed.
+// afterWrite returns the managed fields after a write. The writer becomes the only owner of the keys that it changed.
 func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedFields {
 	writer := m.writer
 	m.writer = ""
@@ -176,7 +165,6 @@ func (m managedFields) equal(other managedFields) bool {
 		maps.EqualFunc(m.owned, other.owned, maps.Equal[map[mapKey]bool, map[mapKey]bool])
 }
 
-// with returns a copy of the map m with one more entry.
 func with[V any](m map[string]V, key string, value V) map[string]V {
 	copied := maps.Clone(m)
 	if copied == nil {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceStrategy is the strategy of Namespaces. The finalizer of the namespace controller is in the spec. A deleted
-// Namespace exists until the controller has deleted its content and removes this finalizer.
+// namespaceStrategy is the strategy of Namespaces. Their finalizer is in the spec. The namespace controller removes it
+// after it has deleted the content.
 type namespaceStrategy struct{ statusStrategy }
 
 func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
@@ -28,8 +28,7 @@ func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body
 	return body, nil
 }
 
-// terminateNamespace marks a Namespace for deletion. done is false if the object must be deleted in the same way as any
-// other object.
+// terminateNamespace marks a Namespace for deletion. done is false if the object is deleted like any other object.
 func (s *Server) terminateNamespace(k *kind, req request, old *record) (done bool, err error) {
 	namespace, ok := old.object.(*corev1.Namespace)
 	if !ok || len(namespace.Spec.Finalizers) == 0 {
@@ -51,7 +50,7 @@ func (s *Server) terminateNamespace(k *kind, req request, old *record) (done boo
 	return true, nil
 }
 
-// checkNamespace refuses the creation of an object in a Namespace that is being deleted. The Namespace need not exist.
+// checkNamespace refuses new objects in a terminating Namespace. The Namespace need not exist.
 func (s *Server) checkNamespace(k *kind, namespace, name string) error {
 	if !k.namespaced {
 		return nil
@@ -69,9 +68,8 @@ func (s *Server) checkNamespace(k *kind, namespace, name string) error {
 	return err
 }
 
-// findNamespaceSteps adds the due steps of the namespace controller to the pending steps. In each Namespace that is
-// being deleted, the controller deletes first the pods, then all other objects in any order, and finally the Namespace
-// itself.
+// findNamespaceSteps adds the due steps of the namespace controller. In each terminating Namespace, the controller
+// deletes the pods, then all other objects in any order, and finally the Namespace.
 func (s *Server) findNamespaceSteps() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {
@@ -99,14 +97,12 @@ func (s *Server) findNamespaceSteps() {
 	}
 }
 
-// hasPods reports whether a namespace contains pods.
 func (s *Server) hasPods(namespace string) bool {
 	pods := s.tables[s.registry.pods.index]
 	i, _ := pods.find(client.ObjectKey{Namespace: namespace})
 	return i < len(pods) && pods[i].key.Namespace == namespace
 }
 
-// finishNamespace removes a Namespace after the namespace controller has removed its finalizer.
 func (s *Server) finishNamespace(k *kind, req request, old *record) {
 	s.remove(k, req, old)
 }

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The namespace controller waits for objects with finalizers.
 func TestNamespaceDeletionDeletesContent(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

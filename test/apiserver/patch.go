@@ -15,15 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sentPatch is the body of a patch request.
 type sentPatch struct {
-	kind types.PatchType
-	// data is the encoded patch. If data is empty, content is a merge patch that has already been decoded.
+	kind    types.PatchType
 	data    []byte
 	content map[string]any
 }
 
-// patch changes a stored object, or the part of it that the subresource covers.
 func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) (*record, error) {
 	if !k.namespaced {
 		key.Namespace = ""
@@ -52,8 +49,8 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	return s.update(k, req, old, meta, body, old.managed)
 }
 
-// patched applies a patch to a stored object, and returns the new metadata and content. The result shares unchanged
-// parts with the record.
+// patched applies a patch to a stored object and returns the new metadata and content. Unchanged parts are shared with
+// the record.
 func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string]any, error) {
 	switch p.kind {
 	case types.MergePatchType:
@@ -92,7 +89,7 @@ func invalidPatch(err error) error {
 func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta := *old.meta
 	if metadata, ok := patch["metadata"].(map[string]any); ok {
-		// Most patches contain no metadata except a resource version. The code for this case is much faster.
+		// Most patches contain no metadata except a resource version. This case is optimized.
 		if version, ok := metadata["resourceVersion"].(string); ok && len(metadata) == 1 {
 			meta.ResourceVersion = version
 		} else {
@@ -111,8 +108,7 @@ func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMe
 	return &meta, merge(old.body, patch), nil
 }
 
-// merge applies a JSON merge patch. It does not change its arguments. If the patch changes nothing, merge returns the
-// old map itself.
+// merge applies a JSON merge patch without changing its arguments. If nothing changes, the result is the old map.
 func merge(old, patch map[string]any) map[string]any {
 	var changed map[string]any
 	set := func() map[string]any {
@@ -150,12 +146,10 @@ func merge(old, patch map[string]any) map[string]any {
 	return changed
 }
 
-// identical reports whether two variables refer to the same map.
 func identical(a, b map[string]any) bool {
 	return len(a) == len(b) && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// sameJSON compares JSON values. If the values share parts, sameJSON is fast.
 func sameJSON(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podStrategy sets the defaults of a pod that matter for its deletion and scheduling. It does not validate containers.
+// podStrategy sets the defaults of a pod that matter for its deletion and scheduling. podStrategy does not validate
+// containers.
 type podStrategy struct{ statusStrategy }
 
 func newPodStrategy() strategy { return podStrategy{statusStrategy{unconditional: true}} }
 
-// fields returns the fields that clients use in selectors. The real server supports more.
 func (podStrategy) fields(o client.Object) fields.Set {
 	p := o.(*corev1.Pod)
 	return fields.Set{"spec.nodeName": p.Spec.NodeName, "status.phase": string(p.Status.Phase)}
 }
 
-// grace returns the grace period of a pod. It is 0 for a pod that does not run on a node, because no kubelet ends it.
+// grace returns the grace period of a pod. The period is 0 for a pod without a node, because no kubelet stops it.
 func (podStrategy) grace(o client.Object, wanted *int64) (int64, bool) {
 	pod := o.(*corev1.Pod)
 	period := int64(0)
@@ -73,15 +73,14 @@ func (podStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[strin
 	return body, nil
 }
 
-// tolerates reports whether a toleration matches a NoExecute taint with the key.
 func tolerates(t any, key string) bool {
 	toleration, _ := t.(map[string]any)
 	k, effect := textAt(toleration, "key"), textAt(toleration, "effect")
 	return (k == "" || k == key) && (effect == "" || effect == string(corev1.TaintEffectNoExecute))
 }
 
-// mutablePodFields are the fields in the spec of a pod that an update may change. The real server allows only new
-// images and additional tolerations, but no test changes these fields.
+// mutablePodFields lists the pod spec fields that an update may change. The real server also checks how the images and
+// tolerations change, but no test changes these fields.
 var mutablePodFields = [...]string{"containers", "initContainers", "activeDeadlineSeconds", "tolerations",
 	"terminationGracePeriodSeconds"}
 
@@ -108,7 +107,6 @@ func (s podStrategy) update(now metav1.Time, sub string, old *record, meta *meta
 	return meta, body, errs
 }
 
-// withDefault returns the content of an object. If a string in the status is empty, withDefault sets it to a default.
 func withDefault(body map[string]any, name, value string) map[string]any {
 	given, _ := body["status"].(map[string]any)
 	if textAt(given, name) != "" {

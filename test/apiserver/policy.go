@@ -18,20 +18,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The server supports the parts of ValidatingAdmissionPolicies that the fence of migrations uses: rules with group,
-// resource and operation, match conditions, variables, and validations with request, object, oldObject and params. The
-// parameters are the ConfigMaps in one namespace that have certain labels. The server ignores other selectors and audit
-// annotations. Policies and parameters take effect immediately, but on a real API server only after a delay.
+// The server supports the parts of ValidatingAdmissionPolicies that migrations use: rules with group, resource and
+// operation, match conditions, variables, and validations with request, object, oldObject and params. The parameters
+// are ConfigMaps in one namespace, selected by labels. Other selectors and audit annotations are ignored. Unlike on a
+// real API server, policies and parameters take effect immediately.
 
-// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore an expression
-// that reads a missing field compiles, and fails when it is evaluated. This refuses the request.
+// celEnvironment returns the environment of the expressions. The values are untyped JSON. So an expression that reads a
+// missing field compiles, but its evaluation fails, which refuses the request.
 var celEnvironment = sync.OnceValues(func() (*celgo.Env, error) {
 	return celgo.NewEnv(celgo.OptionalTypes(), celgo.Variable("request", celgo.DynType),
 		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType),
 		celgo.Variable("params", celgo.DynType), celgo.Variable("variables", celgo.DynType))
 })
 
-// celPrograms caches the compiled expressions of all servers.
 var celPrograms sync.Map
 
 func celProgram(expression string) (celgo.Program, error) {
@@ -54,14 +53,13 @@ func celProgram(expression string) (celgo.Program, error) {
 	return program, nil
 }
 
-// userOf returns the user name of an actor. The user name ends at the first space. The rest of an actor's name
-// distinguishes the runs of a process.
+// userOf returns the user name of an actor, which ends at the first space. The rest of an actor's name distinguishes
+// the runs of a process.
 func userOf(actor string) string {
 	user, _, _ := strings.Cut(actor, " ")
 	return user
 }
 
-// admit evaluates the policies for a write. old is nil for a creation, and next is nil for a deletion.
 func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType, old, next *record) error {
 	for _, r := range s.tables[s.registry.policies.index] {
 		policy := r.object.(*admissionv1.ValidatingAdmissionPolicy)
@@ -100,8 +98,6 @@ func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType
 	return nil
 }
 
-// paramsOf returns the list of parameters with which a policy must be evaluated. If a policy has no parameters, it is
-// evaluated once.
 func (s *Server) paramsOf(p *admissionv1.ValidatingAdmissionPolicy,
 	b *admissionv1.ValidatingAdmissionPolicyBinding) (all []any) {
 	if p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
@@ -122,7 +118,6 @@ func (s *Server) paramsOf(p *admissionv1.ValidatingAdmissionPolicy,
 	return all
 }
 
-// admissionRefuses reports whether admission would refuse a step of a background controller.
 func (s *Server) admissionRefuses(p step) bool {
 	r := s.get(p.kind, p.key)
 	switch p.do {
@@ -136,7 +131,6 @@ func (s *Server) admissionRefuses(p step) bool {
 	return false
 }
 
-// bindingOf returns a binding that makes a policy deny requests, or nil if there is no such binding.
 func (s *Server) bindingOf(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	for _, r := range s.tables[s.registry.bindings.index] {
 		b := r.object.(*admissionv1.ValidatingAdmissionPolicyBinding)
@@ -147,7 +141,6 @@ func (s *Server) bindingOf(policy string) *admissionv1.ValidatingAdmissionPolicy
 	return nil
 }
 
-// matches reports whether a policy applies to an operation on a resource.
 func matches(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
 	operation admissionv1.OperationType) bool {
 	if p.Spec.MatchConstraints == nil {
@@ -163,7 +156,6 @@ func matches(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
 	})
 }
 
-// admissionVariables returns the variables of the expressions.
 func admissionVariables(k *kind, req request, operation admissionv1.OperationType, old, next *record) (map[string]any,
 	error) {
 	key := client.ObjectKey{}
@@ -193,13 +185,12 @@ func admissionVariables(k *kind, req request, operation admissionv1.OperationTyp
 	return variables, nil
 }
 
-// evaluatePolicy returns the reason why a policy refuses a request, or "" if it does not refuse it.
 func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, input map[string]any) string {
 	variables := map[string]any{}
 	input["variables"] = variables
 	for _, variable := range p.Spec.Variables {
-		// A real API server evaluates a variable only when an expression uses it. So a variable that cannot be evaluated is
-		// an error only if an expression uses it.
+		// A real API server evaluates a variable only when an expression uses it. An unused variable with an error is
+		// harmless.
 		if value, err := evaluate(variable.Expression, input); err == nil {
 			variables[variable.Name] = value
 		}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// answer copies a stored object into the object of the caller, which may be typed, unstructured or metadata only.
 func (c *liveClient) answer(k *kind, r *record, into client.Object) error {
 	switch o := into.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -34,7 +33,6 @@ func (c *liveClient) answer(k *kind, r *record, into client.Object) error {
 	return nil
 }
 
-// content returns a copy of the object as JSON values.
 func (r *record) content(k *kind) (map[string]any, error) {
 	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.meta)
 	if err != nil {
@@ -84,7 +82,6 @@ func (c *liveClient) List(ctx context.Context, into client.ObjectList, options .
 	return nil
 }
 
-// list returns the selected objects, sorted by namespace and name.
 func (s *Server) list(k *kind, opts *client.ListOptions) ([]*record, error) {
 	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
 		known := k.strategy.fields(k.empty())
@@ -113,7 +110,6 @@ func (s *Server) list(k *kind, opts *client.ListOptions) ([]*record, error) {
 	return selected, nil
 }
 
-// fieldsOf returns the fields for field selectors.
 func (k *kind) fieldsOf(r *record) fields.Set {
 	set := fields.Set{"metadata.name": r.key.Name}
 	if k.namespaced {

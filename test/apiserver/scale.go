@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// scaleOf returns the scale subresource of an object. All kinds use spec.replicas, status.replicas and status.selector
-// as the paths for the scale.
+// scaleOf returns the scale subresource of an object. All kinds use the paths spec.replicas, status.replicas and
+// status.selector.
 func scaleOf(r *record) *autoscalingv1.Scale {
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.meta.UID,
@@ -31,8 +31,8 @@ func intAt(in map[string]any, below, name string) int32 {
 	return int32(n)
 }
 
-// rescale sets the replicas of an object, and stores the result in scale. For some calls that change nothing, the real
-// server writes managedFields. rescale writes nothing in this case.
+// rescale sets the replicas of an object and stores the result in scale, and skips writes without a change, although
+// the real server sometimes writes managedFields then.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
@@ -56,7 +56,6 @@ func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1
 	return nil
 }
 
-// patchedScale applies a patch to a scale and returns the result.
 func patchedScale(scale *autoscalingv1.Scale, kindOfPatch types.PatchType, data []byte) (*autoscalingv1.Scale, error) {
 	if kindOfPatch != types.MergePatchType {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a scale supports only merge patches, not %s", kindOfPatch))

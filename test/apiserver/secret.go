@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// configMapStrategy is the strategy of ConfigMaps, which may be immutable.
 type configMapStrategy struct{ baseStrategy }
 
 func (configMapStrategy) allowsUnconditionalUpdate() bool { return true }
@@ -19,7 +18,6 @@ func (configMapStrategy) update(_ metav1.Time, _ string, old *record, meta *meta
 	return meta, body, checkImmutable(old, body)
 }
 
-// checkImmutable refuses changes of an object that is marked as immutable.
 func checkImmutable(old *record, body map[string]any) (errs field.ErrorList) {
 	if old.body["immutable"] != true {
 		return nil
@@ -57,7 +55,6 @@ func (secretStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.
 	return meta, body, errs
 }
 
-// mergeStringData moves stringData into data and returns the resulting content.
 func mergeStringData(body map[string]any) map[string]any {
 	texts, ok := body["stringData"]
 	if !ok {

@@ -64,8 +64,8 @@ func TestGeneratedNamesAreDeterministic(t *testing.T) {
 	}
 }
 
-// A write to the object itself does not change its status, and a write to the status changes nothing else. Only a
-// change of the spec increases the generation.
+// A write to the object does not change the status, and a write to the status changes nothing else. Only changes of the
+// spec increase the generation.
 func TestPatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     func(*v1beta1.Machine)
@@ -291,7 +291,6 @@ func withOwner(o client.Object, owner client.Object, block bool) client.Object {
 	return o
 }
 
-// collect runs all steps of the background controllers and returns their descriptions.
 func collect(w *world) (done []string) {
 	for w.Pending() > 0 {
 		done = append(done, w.Step(w.Pending()-1))
@@ -301,12 +300,10 @@ func collect(w *world) (done []string) {
 
 func TestGarbageCollection(t *testing.T) {
 	for name, test := range map[string]struct {
-		policy metav1.DeletionPropagation
-		// finalizers of the dependent.
+		policy     metav1.DeletionPropagation
 		finalizers []string
-		// steps is the number of steps that the collector runs. remaining are the objects that exist after these steps.
-		steps     int
-		remaining []string
+		steps      int
+		remaining  []string
 	}{
 		"background": {metav1.DeletePropagationBackground, nil, 2, nil},
 		"background, with a finalizer": {metav1.DeletePropagationBackground, []string{"example.com/a"}, 1,

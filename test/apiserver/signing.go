@@ -13,7 +13,7 @@ import (
 )
 
 // signingStrategy is the strategy of CertificateSigningRequests. The real server sets the requester to the identity of
-// the caller. In this package, the caller or Front sets the requester.
+// the caller. Here, the caller or Front sets it.
 type signingStrategy struct{ baseStrategy }
 
 func (signingStrategy) allowsUnconditionalUpdate() bool { return true }
@@ -30,8 +30,8 @@ func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[stri
 	return body, nil
 }
 
-// update applies a write: a write to the object itself may change only metadata, and a write to approval may change
-// only conditions. A write to status may change everything except the approval or denial.
+// update restricts a write to the fields that its subresource may change. Writes to the object change only metadata,
+// and writes to approval only conditions. Writes to status keep the approval or denial.
 func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	status, _ := body["status"].(map[string]any)
@@ -86,7 +86,6 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 	return meta, body, errs
 }
 
-// decisions are the types of those conditions whose status can only be True.
 var decisions = []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied),
 	string(certificatesv1.CertificateFailed)}
 
@@ -102,7 +101,6 @@ func condition(conditions any, kind string) map[string]any {
 	return nil
 }
 
-// withTimes returns conditions in which missing times are set.
 func withTimes(now metav1.Time, conditions, before any) []any {
 	list, _ := conditions.([]any)
 	result := make([]any, len(list))

@@ -1,8 +1,8 @@
-// Package apiserver implements the API server of the deterministic simulation. It keeps a versioned log of objects in
-// memory, with the semantics of kube-apiserver. It is single-threaded and cheap to copy, and does not use the wall
-// clock, randomness, goroutines or locks.
+// Package apiserver implements the API server of the deterministic simulation. The package keeps a versioned log of
+// objects in memory, with the semantics of kube-apiserver. The package is single-threaded and cheap to copy, and uses
+// no wall clock, randomness, goroutines or locks.
 //
-// It implements:
+// The package implements:
 //
 //   - resource versions, conflicts, generated names, generations, and writes without a change
 //   - the subresources status, scale, eviction and approval
@@ -13,7 +13,7 @@
 //   - the deletion of namespaces with their content
 //   - the errors of the real server in each of these cases
 //
-// It differs from the real server:
+// The package differs from the real server:
 //
 //   - Namespaces need not exist. A namespace that is being deleted refuses new objects.
 //   - Responses do not contain managedFields. Server-side apply tracks only the owners of single labels and
@@ -43,7 +43,7 @@ import (
 // clients.
 const firstRevision = 1
 
-// Server is one API server with its etcd. It is not safe for concurrent use, but clones of one server may be used
+// Server is one API server with its etcd. A Server is not safe for concurrent use, but clones of one server may be used
 // concurrently.
 type Server struct {
 	scheme   *runtime.Scheme
@@ -51,56 +51,51 @@ type Server struct {
 	now      func() time.Time
 
 	// log contains all writes. log[i] has the revision firstRevision+1+i.
-	log     []Change
-	tables  []table
-	created int64
-	// live contains the stored objects by UID.
-	live map[types.UID]owner
-	// pending contains the steps of the background controllers that are due at the revision pendingAt.
+	log       []Change
+	tables    []table
+	created   int64
+	live      map[types.UID]owner
 	pending   []step
 	pendingAt int64
 }
 
-// Change is one committed write. Its objects are immutable, and callers must not change them.
+// Change is one committed write. Its objects are immutable.
 type Change struct {
 	Revision int64
 	// Type is Added, Modified or Deleted.
 	Type watch.EventType
 	GVK  schema.GroupVersionKind
 	Key  client.ObjectKey
-	// Old is the state of the object before the write. It is nil if Type is Added.
+	// Old is the state of the object before the write. For Added, this state is nil.
 	Old client.Object
-	// New is the object after the write. If Type is Deleted, New is the last state with the resource version of the
-	// deletion, as in a watch event.
+	// New is the object after the write. For Deleted, New is the last state with the resource version of the deletion,
+	// as in a watch event.
 	New client.Object
 	// Actor is the name of the client or background controller that sent the write.
 	Actor string
-	// Verb is the verb of the request. If the request is for a subresource, Verb includes it: "patch", "patch/status".
+	// Verb is the verb of the request, with the subresource if there is one: "patch", "patch/status".
 	Verb string
 }
 
-// record is one stored state of an object. It is immutable, because clones of the server share it.
+// record is one stored state of an object. Clones of the server share it, so it is immutable.
 type record struct {
 	key client.ObjectKey
 	// The apiVersion and kind of object are set.
-	object client.Object
-	meta   *metav1.ObjectMeta
-	// body is the object's JSON without apiVersion, kind and metadata.
+	object  client.Object
+	meta    *metav1.ObjectMeta
 	body    map[string]any
 	managed managedFields
-	// defaultStatus is true if no client has written a status, so that the status consists of defaults from the
-	// schema. The real server does not store this default, but adds it to each response. Therefore the next write
-	// stores the status and changes the object, even if the write contains no changes.
+	// defaultStatus is true if no client has written a status, so that the status consists of schema defaults. The real
+	// server adds such defaults to each response without storing them. So the next write stores the status, and changes
+	// the object even if the write contains no changes.
 	defaultStatus bool
 }
 
-// owner is an object that may be an owner of other objects.
 type owner struct {
 	kind   *kind
 	record *record
 }
 
-// table contains the objects of one kind, sorted by namespace and name.
 type table []*record
 
 func (t table) find(key client.ObjectKey) (int, bool) {
@@ -123,7 +118,7 @@ func New(scheme *runtime.Scheme, now func() time.Time) *Server {
 // SkipUIDs skips the next n UIDs, so that the objects of two servers have different UIDs.
 func (s *Server) SkipUIDs(n int64) { s.created += n }
 
-// Clone returns an independent copy of the server with its own clock. Both share the immutable objects.
+// Clone returns an independent copy of the server with its own clock. The copy shares the immutable objects.
 func (s *Server) Clone(now func() time.Time) *Server {
 	clone := *s
 	clone.now = now
@@ -162,7 +157,6 @@ func (s *Server) Snapshot(gvk schema.GroupVersionKind) []client.Object {
 	return objects
 }
 
-// get returns the stored state of an object, or nil if there is none.
 func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	if i, ok := s.tables[k.index].find(key); ok {
 		return s.tables[k.index][i]
@@ -170,8 +164,7 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object, and sets the resource version of the new record. The record must not be
-// changed after the call.
+// put commits a new state of an object and sets its resource version. The record must not change afterwards.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}
@@ -186,7 +179,6 @@ func (s *Server) put(k *kind, req request, old, next *record) {
 	s.commit(change)
 }
 
-// remove commits the removal of an object.
 func (s *Server) remove(k *kind, req request, old *record) {
 	delete(s.live, old.meta.UID)
 	i, _ := s.tables[k.index].find(old.key)
@@ -204,18 +196,18 @@ func (s *Server) commit(c Change) {
 
 func formatRevision(r int64) string { return strconv.FormatInt(r, 10) }
 
-// timestamp returns the current time in whole seconds, the precision of stored times.
 func (s *Server) timestamp() metav1.Time {
 	return metav1.Time{Time: s.now().Local().Truncate(time.Second)}
 }
 
-// nextUID returns the UID of a new object. The UID contains the number of objects that have been created so far.
+// nextUID returns the UID of a new object. The UID contains the number of objects created so far.
 func (s *Server) nextUID() types.UID {
 	s.created++
 	return types.UID(fmt.Sprintf("uid-%06d", s.created))
 }
 
-// suffixAlphabet is the alphabet of generated names. It contains no vowels and no characters that look alike.
+// suffixAlphabet is the alphabet of generated names. suffixAlphabet contains no vowels and no characters that look
+// alike.
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
 // generateName returns an unused name with the prefix. The name depends only on the number of objects created before.

@@ -25,7 +25,6 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// world is a server, a client of it, and its clock.
 type world struct {
 	*Server
 	client.Client
@@ -46,7 +45,6 @@ func (w *world) must(t testing.TB, err error) {
 	}
 }
 
-// reload reads an object again.
 func reload[T client.Object](t testing.TB, w *world, o T) T {
 	t.Helper()
 	w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -60,7 +58,6 @@ func machine(name string) *v1beta1.Machine {
 	}
 }
 
-// setRunning sets the status that a machine with a ready Node has.
 func setRunning(m *v1beta1.Machine) {
 	m.Status = v1beta1.MachineStatus{
 		ObservedGeneration: m.Generation, Phase: v1beta1.MachineRunning,

@@ -12,34 +12,25 @@ import (
 	"machinist.dev/machinist/test/apiserver/crd"
 )
 
-// strategy implements the differences between kinds.
 type strategy interface {
-	// custom reports whether a CustomResourceDefinition defines the kind.
 	custom() bool
-	// allowsUnconditionalUpdate reports whether an update may omit the resource version.
 	allowsUnconditionalUpdate() bool
-	// allowsCreateOnUpdate reports whether an update creates an object that does not exist.
 	allowsCreateOnUpdate() bool
-	// create prepares a new object: it removes fields that a creation cannot set, and sets defaults. It may change both
-	// arguments and returns the content.
+	// create prepares a new object: it removes fields that a creation cannot set, and sets defaults. create may change
+	// both arguments.
 	create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList)
-	// update prepares the next state of an object, for a write to the object or to the subresource. It must not change the
-	// maps in body. If the metadata does not change, update may return old.meta itself.
+	// update prepares the next state of an object and must not change the maps in body. If the metadata stays the same,
+	// update may return old.meta.
 	update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta,
 		map[string]any, field.ErrorList)
-	// grace returns the grace period in seconds for the deletion of an object. If the kind has no grace period, grace
-	// returns false. wanted is the requested period.
+	// grace returns the grace period in seconds for the deletion of an object, or false if the kind has none. wanted is
+	// the requested period.
 	grace(o client.Object, wanted *int64) (int64, bool)
-	// fields returns the fields that field selectors support in addition to the name and the namespace.
 	fields(o client.Object) fields.Set
-	// hasSubresource reports whether the kind has the given subresource. It is only for subresources that have the type of
-	// the object, such as status.
 	hasSubresource(sub string) bool
-	// hasScale reports whether the kind has the scale subresource.
 	hasScale() bool
 }
 
-// baseStrategy is the strategy of kinds without status and generation.
 type baseStrategy struct{}
 
 func (baseStrategy) custom() bool                              { return false }
@@ -60,7 +51,6 @@ func (baseStrategy) update(_ metav1.Time, _ string, _ *record, meta *metav1.Obje
 	return meta, body, nil
 }
 
-// customStrategy is the strategy of a CustomResourceDefinition with a status subresource.
 type customStrategy struct {
 	baseStrategy
 	schema *crd.Schema
@@ -98,8 +88,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body in which the named field has the value from the map from. If this changes
-// nothing, withField returns body itself.
+// withField returns a copy of body in which the named field has the value from the map from. If nothing changes, the
+// result is body itself.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

@@ -18,13 +18,11 @@ func (c *liveClient) SubResource(name string) client.SubResourceClient {
 	return &subResource{client: c, name: name}
 }
 
-// subResource is a client for one subresource.
 type subResource struct {
 	client *liveClient
 	name   string
 }
 
-// notFound returns the response to a request for a subresource that the kind does not have.
 func (r *subResource) notFound(k *kind) error {
 	return apierrors.NewGenericServerResponse(404, "", k.resource(), "",
 		"the server could not find the requested resource", 0, true)

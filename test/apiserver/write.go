@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// create stores a new object.
 func (s *Server) create(k *kind, req request, o client.Object) (*record, error) {
 	meta, body, err := k.decode(o)
 	if err != nil {
@@ -23,7 +22,6 @@ func (s *Server) create(k *kind, req request, o client.Object) (*record, error) 
 	return s.insert(k, req, meta, body, managedFields{})
 }
 
-// insert creates and stores an object with the given metadata and content. It may change both.
 func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any,
 	by managedFields) (*record, error) {
 	if !k.namespaced && meta.Namespace != "" {
@@ -74,8 +72,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	return r, nil
 }
 
-// update replaces the metadata and content of a stored object. If the request is for a subresource, update replaces
-// only the part that the subresource covers.
+// update replaces the metadata and content of a stored object, or only the part that the subresource covers.
 func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
 	by managedFields) (*record, error) {
 	switch {
@@ -88,7 +85,6 @@ func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMe
 	return s.replace(k, req, old, meta, body, by)
 }
 
-// replace performs an update without a check of the resource version.
 func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
 	by managedFields) (*record, error) {
 	now := s.timestamp()
@@ -129,7 +125,6 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 	return r, nil
 }
 
-// keepSystemFields restores the fields that an update cannot change.
 func keepSystemFields(meta, old *metav1.ObjectMeta) {
 	if meta.UID == "" {
 		meta.UID = old.UID
@@ -143,7 +138,6 @@ func keepSystemFields(meta, old *metav1.ObjectMeta) {
 	}
 }
 
-// sameMeta compares stored metadata, except the resource version.
 func sameMeta(a, b *metav1.ObjectMeta) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.GenerateName == b.GenerateName && a.UID == b.UID &&
 		a.Generation == b.Generation && a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
@@ -169,7 +163,6 @@ func conflict(k *kind, name string, why error) error {
 	return apierrors.NewConflict(k.resource(), name, why)
 }
 
-// versionConflict returns the response to a write with an outdated resource version.
 func versionConflict(k *kind, old *record) error {
 	return conflict(k, old.key.Name,
 		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))

@@ -14,11 +14,10 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// maxDelay is the longest delay of a call to the cloud. This is less than the time for which the provider waits for an
-// instance after it has lost the response of a creation.
+// maxDelay is the longest delay of a cloud call. maxDelay is shorter than the time for which the provider waits for an
+// instance after a lost response.
 const maxDelay = 2 * time.Second
 
-// cloudGenerators returns the generators of disturbances of the cloud.
 func (w *world) cloudGenerators() []generator {
 	rejections := []simcloud.ErrorCode{
 		simcloud.CodeInternalError, simcloud.CodeUnavailable, simcloud.CodeUnauthorized, simcloud.CodeForbidden,
@@ -80,7 +79,6 @@ func (w *world) cloudGenerators() []generator {
 	}
 }
 
-// fault returns a disturbance that adds a fault rule for calls to the cloud for some time.
 func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
 	rule.Seed = random.Uint64()
 	e := rule.Effect
@@ -96,7 +94,7 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 			return err
 		},
 		undo: func(ctx context.Context) error {
-			// If the cloud was killed in the meantime, the rule is already gone.
+			// A killed cloud has already lost the rule.
 			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}
@@ -108,8 +106,8 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 	}
 }
 
-// updateCredentials changes the Secret with the credentials, as an administrator would do after the cloud has refused
-// the credentials. Without a change, the provider would try the credentials again only after minutes.
+// updateCredentials changes the Secret with the credentials, as an administrator would. Otherwise, the provider retries
+// refused credentials only after minutes.
 func (w *world) updateCredentials(ctx context.Context) error {
 	s := &corev1.Secret{}
 	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
@@ -136,7 +134,6 @@ func delayText(e simcloud.FaultEffect) string {
 
 func round(d simcloud.Duration) time.Duration { return time.Duration(d).Round(10 * time.Millisecond) }
 
-// noCapacity returns a disturbance during which the cloud has no capacity for one of the instance types in use.
 func (w *world) noCapacity(random *rand.Rand) disturbance {
 	size := pick(random, []string{"small", "large"})
 	set := func(capacity *int) func(context.Context) error {
@@ -154,7 +151,7 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 	}
 }
 
-// vanish returns a disturbance that deletes an instance directly in the cloud, so that Machinist is not informed.
+// vanish returns a disturbance that deletes an instance directly in the cloud, without Machinist.
 func (w *world) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{

@@ -11,34 +11,27 @@ import (
 // maxConcurrent is the maximum number of disturbances that are in effect at the same time.
 const maxConcurrent = 4
 
-// phaseLength is the length of a phase. In every second phase, only the cloud is disturbed, so that the processes can
-// continue their work while the cloud has faults.
+// phaseLength is the length of a phase. Every second phase disturbs only the cloud, so that the processes run while the
+// cloud has faults.
 const phaseLength = 25 * time.Second
 
-// undoTimeout is the time limit for undoing a disturbance. Another disturbance may prevent this for a while.
+// undoTimeout limits how long undoing a disturbance may take. Another disturbance may block it for a while.
 const undoTimeout = 2 * time.Minute
 
-// disturbance is a fault that is injected for a limited time.
 type disturbance struct {
 	kind string
-	// text describes the fault and the affected process.
 	text string
-	// targets contains the names of the parts that the disturbance affects. No other disturbance may affect them at the
-	// same time.
-	targets []string
-	// duration is the time between the calls of do and undo.
+	// targets contains the names of the affected parts. Concurrent disturbances never share a target.
+	targets  []string
 	duration time.Duration
 	do, undo func(context.Context) error
 }
 
-// generator generates disturbances of one kind.
 type generator struct {
 	weight   int
 	generate func(*rand.Rand) disturbance
 }
 
-// disturb injects disturbances and runs the users for the requested duration. It returns when all disturbances have
-// been undone.
 func (w *world) disturb(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.duration)
 	defer cancel()
@@ -74,7 +67,7 @@ func (w *world) disturb(ctx context.Context) {
 			generators = cloudOnly
 		}
 		d := choose(w.random, generators)
-		// This loop ends, because the running disturbances never affect all targets.
+		// The running disturbances never affect all targets, so this loop ends.
 		for slices.ContainsFunc(d.targets, func(target string) bool { return busy[target] }) {
 			d = choose(w.random, generators)
 		}
@@ -93,7 +86,6 @@ func choose(random *rand.Rand, generators []generator) disturbance {
 	return generators[draw(random, generators, func(g generator) int { return g.weight })].generate(random)
 }
 
-// draw selects a random item and returns its index. The probability of an item is proportional to its weight.
 func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 	total := 0
 	for _, item := range items {
@@ -114,10 +106,10 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 		w.logf("%s", d.text)
 	}
 	w.count("disturbance: " + d.kind)
-	// Even if ctx is done, a disturbance that has begun is completed.
+	// Complete a disturbance that has begun, even if ctx is done.
 	uncancelled := context.WithoutCancel(ctx)
 	if err := d.do(uncancelled); err != nil {
-		// A disturbance fails if its cloud or API server is already unreachable because of another disturbance.
+		// Another disturbance may have made the cloud or API server unreachable.
 		w.logf("%s failed: %v", d.kind, err)
 		w.count("disturbances that failed because of another one")
 	}
@@ -133,7 +125,6 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 	}
 }
 
-// retry calls do until it succeeds, or until undoTimeout has passed.
 func retry(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
@@ -152,7 +143,6 @@ func retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// between returns a random duration between least and most.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }

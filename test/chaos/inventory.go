@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// inventory contains everything that belongs to the fleet: its objects, Nodes, instances and bootstrap tokens.
 type inventory struct {
 	deployments []v1beta1.MachineDeployment
 	sets        []v1beta1.MachineSet
@@ -53,7 +52,6 @@ func (w *world) takeInventory(ctx context.Context) (*inventory, error) {
 		}), tokens.Items}, nil
 }
 
-// fleetProblems returns the differences between the fleet and what its deployments request.
 func (w *world) fleetProblems(ctx context.Context) []string {
 	all, err := w.takeInventory(ctx)
 	if err != nil {
@@ -62,7 +60,6 @@ func (w *world) fleetProblems(ctx context.Context) []string {
 	return all.problems()
 }
 
-// problems returns the differences between the inventory and what the deployments request.
 func (all *inventory) problems() (problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	wanted := 0
@@ -124,7 +121,6 @@ func conditions(m *v1beta1.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// leftovers returns one text for each thing that still exists after the deletion of the fleet.
 func (w *world) leftovers(ctx context.Context) []string {
 	all, err := w.takeInventory(ctx)
 	if err != nil {
@@ -133,7 +129,6 @@ func (w *world) leftovers(ctx context.Context) []string {
 	return all.list()
 }
 
-// list returns one text for each object, Node, instance and token in the inventory.
 func (all *inventory) list() (problems []string) {
 	for _, d := range all.deployments {
 		problems = append(problems, "deployment "+d.Name)

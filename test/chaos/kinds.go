@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// generators returns the generators of all disturbances: of processes, servers, links and the cloud.
 func (w *world) generators() []generator {
 	return append(w.cloudGenerators(), []generator{
 		{5, func(r *rand.Rand) disturbance { return w.kill(r, pick(r, w.replicas)) }},
@@ -78,8 +77,7 @@ func (w *world) freeze(kind string, r *replica, duration time.Duration) disturba
 	}
 }
 
-// stealLease returns a disturbance that writes another holder into the Lease of a program. This holder never renews the
-// Lease.
+// stealLease returns a disturbance that writes another holder into the Lease of a program and never renews it.
 func (w *world) stealLease(program string) disturbance {
 	return disturbance{
 		kind: "lease stolen", targets: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
@@ -118,8 +116,8 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 	}
 }
 
-// cut returns a disturbance that interrupts the connections of replicas to one of their servers. Its second parameter
-// is the kind of these servers: control, target or cloud.
+// cut returns a disturbance that interrupts the connections of replicas to one of their servers: control, target or
+// cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
 	state, effect := link.Refused, "refuses connections"
 	if random.IntN(2) == 0 {

@@ -1,9 +1,9 @@
-// Command chaos injects faults into a complete Machinist while simulated users work with a fleet. It runs real API
-// servers and etcds, two replicas of the manager and of the provider, and the simulated cloud. A judge checks every
-// revision of every object and every state of every instance. At the end, all disturbances stop. The fleet must then
-// reach the requested state and stay in it without writes. When the fleet is deleted, nothing may remain.
+// Command chaos injects faults into a complete Machinist while simulated users work with a fleet. The command runs real
+// API servers and etcds, two replicas of the manager and of the provider, and the simulated cloud. A judge checks every
+// revision of every object and every state of every instance. At the end, the disturbances stop. The fleet must then
+// reach the requested state and stay there without writes. After the deletion of the fleet, nothing may remain.
 //
-// The command exits with 1 if it found a breach of an invariant. It then keeps all logs.
+// If an invariant was breached, the command exits with 1 and keeps all logs.
 package main
 
 import (
@@ -49,7 +49,6 @@ func main() {
 	}
 }
 
-// errBreach is returned if the run found a breach of an invariant. The report contains the details.
 var errBreach = errors.New("an invariant was breached")
 
 type options struct {
@@ -61,7 +60,7 @@ type options struct {
 func run(ctx context.Context, o options) (err error) {
 	temporary := o.dir == ""
 	if temporary {
-		// The path of the folder must be short, because the path of a socket can have only about a hundred characters.
+		// The path of the folder must be short, because the path of a socket is limited to about 100 characters.
 		if o.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// In this test, no disturbances are injected; instead, the test acts in the name of the processes and does what they
-// must never do. The watcher must find each of these breaches in a running fleet, and no other breach.
+// This test injects no disturbances. Instead, the test breaches the invariants, with the identities of the processes.
+// The watcher must find each of these breaches in a running fleet, and no others.
 func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
@@ -81,7 +81,7 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 		Namespace: namespace, Name: "surplus", Labels: template.Labels, OwnerReferences: template.OwnerReferences,
 	}, Spec: *template.Spec.DeepCopy()}
 	surplus.Spec.ProviderID = ""
-	// At this moment, the deployment may have two more machines, but the set may not have any more.
+	// At this moment, the deployment may have two more machines, but the set may have none.
 	do(w.control.Create(ctx, surplus))
 	w.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
 
@@ -119,11 +119,9 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	w.requireBreach(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
 }
 
-// breachTexts returns the texts of all breaches that were found so far.
 func (w *world) breachTexts() (texts []string) {
 	w.watcher.withJudge(func(j *judge.Judge) {
-		// On a busy machine, a process may lose its Lease and end. The breaches that the test commits may then count as
-		// excused.
+		// On a busy computer, a process may lose its Lease and end. The planted breaches may then count as excused.
 		breaches, excused := j.Breaches()
 		for _, b := range append(breaches, excused...) {
 			texts = append(texts, b.Text)
@@ -137,7 +135,6 @@ func (w *world) breachTexts() (texts []string) {
 	return texts
 }
 
-// requireBreach waits until the watcher has found the breach with the given text.
 func (w *world) requireBreach(t *testing.T, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -14,27 +14,21 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// restartDelay is the shortest time after which a supervisor restarts a process that has ended.
 const restartDelay = 200 * time.Millisecond
 
-// replica is a process of Machinist, together with the links between the process and its servers. A supervisor restarts
-// the process.
+// replica is a process of Machinist, with the links to its servers. A supervisor restarts it.
 type replica struct {
-	world         *world
-	name, program string
-	// cloud is nil for a manager.
+	world                  *world
+	name, program          string
 	control, target, cloud *link.Link
 
-	mu      sync.Mutex
-	process *child.Process
-	killed  bool
-	// pause is the time for which the supervisor waits before the next restart.
-	pause time.Duration
-	// stopping is set before the process is stopped intentionally, so that its end does not count as a breach.
+	mu       sync.Mutex
+	process  *child.Process
+	killed   bool
+	pause    time.Duration
 	stopping bool
 }
 
-// supervise starts the process, and starts it again each time it ends.
 func (r *replica) supervise(ctx context.Context) {
 	for {
 		done, err := r.start()
@@ -67,7 +61,6 @@ func (r *replica) start() (<-chan struct{}, error) {
 	return r.process.Done(), nil
 }
 
-// handleExit checks how the process ended. It returns the time to wait before the restart.
 func (r *replica) handleExit() time.Duration {
 	if r.program == stack.Manager {
 		r.world.watcher.managerEnded()
@@ -88,7 +81,7 @@ func (r *replica) handleExit() time.Duration {
 	return pause
 }
 
-// kill ends the process in the same way as a crash. The supervisor restarts the process after the pause.
+// kill ends the process like a crash. The supervisor restarts it after the pause.
 func (r *replica) kill(pause time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +92,6 @@ func (r *replica) kill(pause time.Duration) error {
 	return r.process.Kill()
 }
 
-// signal sends a signal to the process if it is running.
 func (r *replica) signal(s syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +101,6 @@ func (r *replica) signal(s syscall.Signal) error {
 	return r.process.Signal(s)
 }
 
-// stop ends the process gracefully. Its supervisor must have ended before.
 func (r *replica) stop() error {
 	r.mu.Lock()
 	r.stopping = true

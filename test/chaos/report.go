@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// report prints what happened. If there are breaches, it returns errBreach.
 func (w *world) report() error {
 	w.watcher.mu.Lock()
 	j, changes := w.watcher.judge, w.watcher.changes
@@ -52,7 +51,6 @@ func printBreaches(title string, breaches []judge.Breach) {
 	}
 }
 
-// group returns the first part of a kind. The report is sorted by this part.
 func group(kind string) string {
 	group, _, _ := strings.Cut(kind, ":")
 	return group

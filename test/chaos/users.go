@@ -17,24 +17,19 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// namespace contains the fleet.
 const namespace = "default"
 
-// maxTemporary is the maximum number of temporary deployments at the same time.
 const maxTemporary = 2
 
-// users simulates the users of the fleet. The disturbances do not interrupt their connections.
 type users struct {
-	world  *world
-	random *rand.Rand
-	// before contains the template of each deployment before the last rollout.
-	before map[string]v1beta1.MachineSpec
-	// created is the number of temporary deployments that were created.
+	world   *world
+	random  *rand.Rand
+	before  map[string]v1beta1.MachineSpec
 	created int
 }
 
-// pools returns the permanent deployments. The judge excuses some breaches while a deployment is changed, so no user
-// scales the deployment "calm" or changes its bounds.
+// pools returns the permanent deployments. No user scales "calm" or changes its bounds, because the judge excuses some
+// breaches while a deployment changes.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{
@@ -59,7 +54,6 @@ func pool(name string, n int32, strategy v1beta1.DeploymentStrategy) *v1beta1.Ma
 	return d
 }
 
-// createFleet creates the fleet and waits until all its machines are running. There are no disturbances yet.
 func (w *world) createFleet(ctx context.Context) error {
 	w.users = &users{world: w, random: rand.New(rand.NewPCG(w.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
 	objects, err := examples.Fleet()
@@ -98,7 +92,6 @@ func (w *world) createFleet(ctx context.Context) error {
 	return nil
 }
 
-// action is an action of a user. do performs it and returns a text that describes what the user did.
 type action struct {
 	weight int
 	name   string
@@ -117,7 +110,6 @@ func actions() []action {
 	}
 }
 
-// run performs random actions one after the other until ctx is done.
 func (u *users) run(ctx context.Context) {
 	for {
 		select {
@@ -141,10 +133,8 @@ func (u *users) run(ctx context.Context) {
 	}
 }
 
-// errNothing is returned by an action that finds no suitable object.
 var errNothing = errors.New("nothing to do")
 
-// change patches a deployment.
 func (u *users) change(ctx context.Context, name string, change func(*v1beta1.MachineDeployment)) error {
 	d := &v1beta1.MachineDeployment{}
 	if err := u.world.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {
@@ -219,7 +209,6 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// temporary returns the temporary deployments that are not being deleted.
 func (u *users) temporary(ctx context.Context) ([]v1beta1.MachineDeployment, error) {
 	list := &v1beta1.MachineDeploymentList{}
 	err := u.world.control.List(ctx, list, client.InNamespace(namespace))

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// verify ends all disturbances. It then checks that the fleet reaches the requested state and stays in it without
-// writes. Finally it deletes the fleet and checks that nothing remains.
+// verify ends all disturbances. Then the fleet must reach the requested state and stay there without writes. After the
+// deletion of the fleet, nothing may remain.
 func (w *world) verify(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.breach("the run was interrupted")
@@ -53,7 +53,6 @@ func (w *world) verify(ctx context.Context) {
 	w.searchLogs()
 }
 
-// endDisturbances undoes each kind of disturbance once more.
 func (w *world) endDisturbances(ctx context.Context) error {
 	w.logf("all disturbances end")
 	for _, r := range w.replicas {
@@ -77,8 +76,7 @@ func (w *world) endDisturbances(ctx context.Context) error {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
-		// After many failures, the informers of the controller manager retry only once a minute, so restart the controller
-		// manager.
+		// After many failures, the informers of the controller manager retry only once a minute, so restart it.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}
@@ -91,7 +89,6 @@ func (w *world) endDisturbances(ctx context.Context) error {
 	return nil
 }
 
-// await calls check until check returns no problem, or until options.patience has passed. It returns the last problems.
 func (w *world) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
 	defer cancel()
@@ -126,8 +123,8 @@ func (w *world) deleteFleet(ctx context.Context) error {
 	return nil
 }
 
-// checkNoWrites checks that the processes send no writes for the duration options.rest. It checks up to three times,
-// because the processes may still have work to do when the fleet has reached the requested state.
+// checkNoWrites checks that the processes send no writes for the duration options.rest. checkNoWrites tries up to three
+// times, because the processes may still have some work left.
 func (w *world) checkNoWrites(ctx context.Context) {
 	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	var last []string
@@ -169,8 +166,7 @@ func (w *world) checkNoWrites(ctx context.Context) {
 	w.breach("the processes do not stop writing: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
 }
 
-// searchLogs searches all logs for secrets. The audit logs do not contain the bodies of requests, but they contain
-// names and paths.
+// searchLogs searches all logs for secrets. Audit logs contain no request bodies, but names and paths.
 func (w *world) searchLogs() {
 	read, found, err := secretsIn(w.watcher.secrets, w.Dir(), w.Control.Dir(), w.Target.Dir())
 	if err != nil {
@@ -182,8 +178,8 @@ func (w *world) searchLogs() {
 	w.result("found %d secrets in %d logs", len(found), read)
 }
 
-// secretsIn searches the logs in folders for secrets. The keys of secrets describe them. It returns the number of logs,
-// and a text for each secret in a log.
+// secretsIn searches the logs in folders for secrets. secretsIn returns the number of logs, and a text for each secret
+// that it found.
 func secretsIn(secrets map[string]string, dirs ...string) (read int, found []string, err error) {
 	for _, dir := range dirs {
 		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))

@@ -17,7 +17,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// settledFleet returns the inventory of a fleet of three machines in the requested state.
 func settledFleet() *inventory {
 	d := v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool", Generation: 4}}
 	d.Spec.Replicas = new(int32(3))

@@ -18,11 +18,10 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// window is the maximum age of the data on which a process bases a decision. After an outage, a cache is stale until
-// its informer tries again.
+// window is the maximum age of the data that a process acts on. After an outage, a cache stays stale until its informer
+// retries.
 const window = time.Minute
 
-// Prefixes of the keys in etcd.
 const (
 	registry = "/registry/"
 	ours     = registry + v1beta1.GroupName + "/"
@@ -30,7 +29,6 @@ const (
 	nodes    = registry + "minions/"
 )
 
-// watcher passes all changes in the databases to the judge.
 type watcher struct {
 	world *world
 	tasks sync.WaitGroup
@@ -38,14 +36,12 @@ type watcher struct {
 	mu      sync.Mutex
 	judge   *judge.Judge
 	journal *history.Journal
-	// secrets must not appear anywhere. The keys describe them.
-	secrets map[string]string
-	// changes is the number of changes so far. revision contains the last revision of each cluster.
+	// secrets must not appear in any log. The keys describe them.
+	secrets  map[string]string
 	changes  int
 	revision map[string]int64
 	errs     []error
-	// printed is the number of breaches that have already been printed.
-	printed int
+	printed  int
 }
 
 func newWatcher(w *world) *watcher {
@@ -87,7 +83,6 @@ func (o *watcher) stop() error {
 	return errors.Join(o.errs...)
 }
 
-// withJudge locks the watcher and calls use with the judge.
 func (o *watcher) withJudge(use func(*judge.Judge)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,19 +91,17 @@ func (o *watcher) withJudge(use func(*judge.Judge)) {
 
 func (o *watcher) managerEnded() { o.withJudge(func(j *judge.Judge) { j.ProcessEnded(time.Now()) }) }
 
-// expectDeletion records that this program is about to delete a Machine or an instance.
 func (o *watcher) expectDeletion(id string) {
 	o.withJudge(func(j *judge.Judge) { j.ExpectDeletion(id) })
 }
 
-// addSecret adds a secret that must not appear in any log or event. The name describes it.
 func (o *watcher) addSecret(name, secret string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.secrets[name] = secret
 }
 
-// readJournal passes the changes in the cloud's journal to the judge. The caller holds the lock.
+// readJournal passes new changes of the cloud to the judge. The caller holds the lock.
 func (o *watcher) readJournal() {
 	now := time.Now()
 	if err := o.journal.Read(func(in simcloud.Instance) { o.judge.Instance(now, in) }); err != nil {
@@ -123,7 +116,7 @@ func (o *watcher) fail(err error) {
 	}
 }
 
-// change first passes all earlier changes in the cloud to the judge, and then passes it the given change of a cluster.
+// change passes a change of a cluster to the judge, after all earlier changes of the cloud.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -166,7 +159,6 @@ func (o *watcher) change(cluster string, c history.Change) {
 	o.printBreaches()
 }
 
-// printBreaches prints new breaches. The caller holds the lock.
 func (o *watcher) printBreaches() {
 	found := o.judge.Certain()
 	for _, b := range found[o.printed:] {
@@ -175,7 +167,7 @@ func (o *watcher) printBreaches() {
 	o.printed = len(found)
 }
 
-// newObject returns an empty object of the kind of a key, or nil if the judge does not check this kind.
+// newObject returns an empty object for a key of etcd, or nil if the judge does not check the kind.
 func newObject(key string) client.Object {
 	rest, ok := strings.CutPrefix(key, ours)
 	if !ok {

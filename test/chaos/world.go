@@ -21,8 +21,7 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// flags contains flags with which the processes notice problems within seconds instead of minutes. These flags do not
-// affect the guarantees of the processes.
+// flags make the processes notice problems within seconds instead of minutes. They do not affect any guarantee.
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
@@ -32,10 +31,8 @@ var (
 	providerFlags = []string{"--orphan-check-period=10s", "--orphan-min-age=30s"}
 )
 
-// leaseDuration is the lease duration that flags sets.
 const leaseDuration = 4 * time.Second
 
-// world is a complete Machinist with its simulated users and its disturbances.
 type world struct {
 	*stack.Stack
 	options  options
@@ -43,7 +40,7 @@ type world struct {
 	replicas []*replica
 	watcher  *watcher
 	users    *users
-	// control and target are an administrator's clients. No disturbance interrupts their connections.
+	// control and target are clients of an administrator. No disturbance interrupts them.
 	control, target client.WithWatch
 	cloud           *simcloud.Admin
 	cloudAddress    string
@@ -53,9 +50,8 @@ type world struct {
 	cancel      context.CancelFunc
 	supervisors sync.WaitGroup
 
-	mu     sync.Mutex
-	counts map[string]int
-	// breaches contains those breaches that the judge cannot detect.
+	mu       sync.Mutex
+	counts   map[string]int
 	breaches []judge.Breach
 	results  []string
 }
@@ -64,7 +60,6 @@ func newWorld(o options) *world {
 	return &world{options: o, began: time.Now(), counts: map[string]int{}, random: rand.New(rand.NewPCG(o.seed, 1))}
 }
 
-// logf prints a line with the time since the start and the time of day.
 func (w *world) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,14 +67,12 @@ func (w *world) logf(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// count increases the number of events of a kind in the report.
 func (w *world) count(kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[kind]++
 }
 
-// breach records a breach that was not found by the judge.
 func (w *world) breach(format string, args ...any) {
 	w.logf("BREACH "+format, args...)
 	w.mu.Lock()
@@ -87,7 +80,6 @@ func (w *world) breach(format string, args ...any) {
 	w.breaches = append(w.breaches, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
 }
 
-// result logs a line and adds it to the report.
 func (w *world) result(format string, args ...any) {
 	w.logf(format, args...)
 	w.mu.Lock()
@@ -95,8 +87,6 @@ func (w *world) result(format string, args ...any) {
 	w.results = append(w.results, fmt.Sprintf(format, args...))
 }
 
-// start starts everything. Processes reach the API servers and the cloud only through links, and none of the links is
-// cut yet.
 func (w *world) start(ctx context.Context) (err error) {
 	bin, err := filepath.Abs(w.options.binaries)
 	if err != nil {
@@ -138,7 +128,6 @@ func (w *world) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// newReplica prepares one of the two processes of a program, with its own links to the clusters and the cloud.
 func (w *world) newReplica(program, n string) (*replica, error) {
 	r := &replica{world: w, name: strings.TrimPrefix(program, "machinist-") + "-" + n, program: program}
 	clusters := map[string]string{"control": w.Control.Endpoint(), "target": w.Target.Endpoint()}
@@ -148,7 +137,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 	if program == stack.Provider {
 		prepare = w.NewProvider
 		args = append(args, providerFlags...)
-		// Instances join without the links.
+		// Instances join without links.
 		args = append(args, "--bootstrap-endpoint="+w.Target.Endpoint())
 		l, err := link.Listen(w.cloudAddress)
 		if err != nil {
@@ -173,7 +162,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 		return nil, err
 	}
 	if program == stack.Provider {
-		// Remove the address of the cloud itself, which the stack has added.
+		// Remove the address that the stack has added, because it bypasses the link.
 		p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == "--cloud-endpoint=http://"+w.cloudAddress })
 	}
 	r.process = p
@@ -196,7 +185,6 @@ func (w *world) kubeconfig(r *replica, cluster string) string {
 	return filepath.Join(w.Dir(), r.name+"."+cluster+".kubeconfig")
 }
 
-// stop ends everything.
 func (w *world) stop() error {
 	if w.Stack == nil {
 		return nil
@@ -213,7 +201,6 @@ func (w *world) stop() error {
 	return errors.Join(append(errs, w.Stop())...)
 }
 
-// replicasOf returns the replicas of a program.
 func (w *world) replicasOf(program string) (out []*replica) {
 	for _, r := range w.replicas {
 		if r.program == program {
@@ -223,7 +210,6 @@ func (w *world) replicasOf(program string) (out []*replica) {
 	return out
 }
 
-// startCloud starts the cloud again and waits until it responds.
 func (w *world) startCloud(ctx context.Context) error {
 	if err := w.Cloud.Start(); err != nil {
 		return err
@@ -234,7 +220,6 @@ func (w *world) startCloud(ctx context.Context) error {
 	})
 }
 
-// logWriter is an io.Writer that writes to the log of w.
 type logWriter struct{ w *world }
 
 var _ io.Writer = logWriter{}

@@ -1,11 +1,11 @@
 // Package controllermanager implements the parts of kube-controller-manager and kube-scheduler that the deterministic
-// simulation needs: the controllers of Nodes, of their pods and volumes, and of certificates. They use the store of
-// test/apiserver. The store itself implements the controllers of garbage, namespaces and disruption budgets.
+// simulation needs: the controllers of Nodes, pods, volumes and certificates. They work on the store of test/apiserver.
+// The store itself implements the garbage collector and the controllers of namespaces and disruption budgets.
 //
-// The package does not run controllers. It returns the writes that the controllers can send next, and the simulation
-// chooses one of them. In this way, the simulation can try every order of the actions of independent loops. The
-// controllers do not wait for the periods of the real loops, but can act immediately. They wait only for times that are
-// visible to users, such as tolerationSeconds and the expiration of a token.
+// The package runs no loops. The package returns the writes that the controllers may send next, and the simulation
+// chooses one. So the simulation can try every order of the controllers' actions. The controllers ignore the periods of
+// the real loops. They wait only for times that are visible to users, such as tolerationSeconds and the expiration of a
+// token.
 package controllermanager
 
 import (
@@ -21,7 +21,6 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// Actors of the writes.
 const (
 	NodeController = "node-controller"
 	TaintEviction  = "taint-eviction"
@@ -36,7 +35,7 @@ type Manager struct {
 	Server *apiserver.Server
 	// Now is the clock.
 	Now func() time.Time
-	// Silent reports whether the kubelet of a Node has been silent for longer than the grace period.
+	// Silent reports whether the kubelet of a Node has exceeded the grace period.
 	Silent func(*corev1.Node) bool
 	// Volumes is nil if no pod has volumes.
 	Volumes *Volumes
@@ -70,7 +69,7 @@ func (m Manager) Choices() []Choice {
 	return append(out, append(m.signatures(), m.expiredTokens()...)...)
 }
 
-// Due returns the earliest time at which an action becomes due. ok is false if no action is waiting for a time.
+// Due returns the earliest time at which an action becomes due. ok is false if no action waits for a time.
 func (m Manager) Due() (at time.Time, ok bool) {
 	consider := func(t time.Time) {
 		if t.After(m.Now()) && (!ok || t.Before(at)) {
@@ -103,7 +102,6 @@ var (
 	requestKind = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
 )
 
-// pods returns the pods of each node, by the name of the node.
 func (m Manager) pods() map[string][]*corev1.Pod {
 	found := map[string][]*corev1.Pod{}
 	for _, o := range m.Server.Snapshot(podKind) {
@@ -113,11 +111,11 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 	return found
 }
 
-// now returns the current time in whole seconds, because the API stores times with this precision.
+// now returns the current time in whole seconds, the precision of the API.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
-// patch sends the difference between two states of an object as a patch in the name of an actor. If locked is true, the
-// patch fails if the object has changed.
+// patch sends the difference between two states of an object as a patch of an actor. A locked patch fails if the object
+// has changed.
 func (m Manager) patch(actor string, before, after client.Object, locked bool) error {
 	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, mergeFrom(before, locked)))
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready returns the condition Ready of a Node, or nil if the Node does not have this condition.
+// Ready returns the condition Ready of a Node, or nil if it is missing.
 func Ready(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
@@ -15,9 +15,8 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its
-// conditions to Unknown and its pods to not ready. The taints of a Node follow its conditions. There is one loop for
-// the taints of each effect.
+// nodeChoices returns the actions of the node lifecycle controller. For a silent Node, it sets the conditions to
+// Unknown and the pods to not ready. The taints follow the conditions, in one loop for each effect.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
@@ -36,7 +35,7 @@ func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choic
 		}
 	}
 	if ready == nil || ready.Status != corev1.ConditionUnknown {
-		return out // The kubelet reports the status of its pods, even if its node is not ready.
+		return out // The kubelet reports the status of its pods even while its node is not ready.
 	}
 	for _, p := range pods {
 		i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -54,7 +53,6 @@ func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choic
 	return out
 }
 
-// withUnknownConditions returns a Node with its conditions set to Unknown, because its kubelet is silent.
 func (m Manager) withUnknownConditions(node *corev1.Node) *corev1.Node {
 	changed := node.DeepCopy()
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
@@ -76,7 +74,6 @@ func (m Manager) withUnknownConditions(node *corev1.Node) *corev1.Node {
 	return changed
 }
 
-// conditionTaints contains the taint for each status of a condition, sorted by key.
 var conditionTaints = []struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
@@ -90,14 +87,11 @@ var conditionTaints = []struct {
 	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
 }
 
-// wantedTaint states whether a Node must have the taint with this key.
 type wantedTaint struct {
 	key    string
 	wanted bool
 }
 
-// noSchedule returns the taints of a Node. They include the NoSchedule taints that follow from its conditions and from
-// a cordon.
 func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	wanted := make([]wantedTaint, 0, len(conditionTaints)+1)
 	for _, t := range conditionTaints {
@@ -108,8 +102,6 @@ func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	return m.withTaints(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }
 
-// noExecute returns the taints of a Node. They include the NoExecute taints that a Node has while it is not ready. If a
-// Node has no condition Ready, noExecute adds no taints.
 func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	ready := Ready(node)
 	if ready == nil {
@@ -121,8 +113,8 @@ func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	})
 }
 
-// withTaints adds the wanted taints of an effect, removes the unwanted ones, and returns the result. It copies the
-// taints only if they change, because each step of the simulation calls withTaints.
+// withTaints adds the wanted taints of an effect and removes the others. withTaints copies the taints only if they
+// change, because every step of the simulation calls it.
 func (m Manager) withTaints(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
 	has := func(key string) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tolerates reports whether a toleration matches a taint.
 func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	switch {
 	case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
@@ -31,8 +30,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns the time at which a pod stops tolerating the NoExecute taints of a node. If none of the
-// tolerations has tolerationSeconds, ends is false. The pod then either stays forever or is evicted immediately.
+// toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. Without tolerationSeconds, ends is
+// false: the pod stays forever or is evicted immediately.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -51,8 +50,7 @@ func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) 
 	return at, ends
 }
 
-// mustEvict reports whether a taint of the node requires the eviction of a pod now. The result does not depend on the
-// phase of the pod.
+// mustEvict reports whether a taint requires the eviction of a pod now, in any phase of the pod.
 func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	if len(Untolerated(p, node, corev1.TaintEffectNoExecute)) > 0 {
 		return true
@@ -61,8 +59,7 @@ func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	return ends && !m.Now().Before(until)
 }
 
-// evict returns the next action of the taint eviction controller. The first write sets a condition, and the second
-// write deletes the pod.
+// evict returns the next action of the taint eviction controller: it first sets a condition, and then deletes the pod.
 func (m Manager) evict(p *corev1.Pod) Choice {
 	if !isDisruptionTarget(p) {
 		return newChoice(func() error {
@@ -75,14 +72,12 @@ func (m Manager) evict(p *corev1.Pod) Choice {
 	}, "taint eviction deletes pod %s", p.Name)
 }
 
-// isDisruptionTarget reports whether a pod has the condition DisruptionTarget.
 func isDisruptionTarget(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
 }
 
-// withDisruptionTarget returns a pod with the condition DisruptionTarget.
 func (m Manager) withDisruptionTarget(p *corev1.Pod, reason, message string) *corev1.Pod {
 	changed := p.DeepCopy()
 	changed.Status.Conditions = slices.DeleteFunc(changed.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -98,11 +93,11 @@ func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// collectable reports whether the pod collector must remove a pod. This is the case if its Node does not exist. It is
-// also the case if the pod is being deleted, and its Node is not ready and has the out-of-service taint.
+// collectable reports whether the pod collector must remove a pod. The Node of such a pod does not exist. Or the pod is
+// terminating, and its Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
-		return false // It has finalizers. The real collector deletes it again and again, which changes nothing.
+		return false // The real collector repeats the deletion of a pod with finalizers without effect.
 	}
 	if node == nil {
 		return p.Spec.NodeName != ""
@@ -118,7 +113,7 @@ func OutOfService(node *corev1.Node) bool {
 	})
 }
 
-// collect returns the next action of the pod collector. It sets a running pod to Failed, and then deletes it without a
+// collect returns the next action of the pod collector: it sets a running pod to Failed, and then deletes it without a
 // grace period.
 func (m Manager) collect(p *corev1.Pod, node *corev1.Node) Choice {
 	if !Ended(p) {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// expiration returns the expiration of a bootstrap token. ok is false for other Secrets.
 func expiration(s *corev1.Secret) (at time.Time, ok bool) {
 	if s.Namespace != metav1.NamespaceSystem || s.Type != "bootstrap.kubernetes.io/token" {
 		return at, false
@@ -23,7 +22,6 @@ func expiration(s *corev1.Secret) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// expiredTokens returns the actions of the token cleaner. It deletes expired bootstrap tokens.
 func (m Manager) expiredTokens() (out []Choice) {
 	for _, o := range m.Server.Snapshot(secretKind) {
 		s := o.(*corev1.Secret)
@@ -38,8 +36,8 @@ func (m Manager) expiredTokens() (out []Choice) {
 	return out
 }
 
-// signatures returns the actions of the signer of kubelet certificates. For an approved request, it issues a
-// certificate or sets the condition Failed.
+// signatures returns the actions of the signer of kubelet certificates and issues a certificate for an approved
+// request, or sets the condition Failed.
 func (m Manager) signatures() (out []Choice) {
 	for _, o := range m.Server.Snapshot(requestKind) {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
@@ -67,7 +65,6 @@ func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.Requ
 	})
 }
 
-// refusalReason returns the reason for which a signer refuses a certificate, or "" if the signer issues it.
 func refusalReason(csr *certificatesv1.CertificateSigningRequest) string {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {

@@ -15,11 +15,9 @@ const (
 	AttachDetach = "attach-detach"
 	// StorageDriver is the CSI driver of all volumes.
 	StorageDriver = "csi.example.com"
-	// AnnotationManaged is an annotation of Nodes. A kubelet sets this annotation if the controller must attach the
-	// kubelet's volumes.
+	// AnnotationManaged is the annotation with which a kubelet asks the controller to attach its volumes.
 	AnnotationManaged = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// forceDetachTimeout is the time after which a volume is detached by force if no pod needs it and its Node is not
-	// ready.
+	// forceDetachTimeout is how long an unneeded volume stays attached to a Node that is not ready.
 	forceDetachTimeout = 6 * time.Minute
 )
 
@@ -28,18 +26,14 @@ var attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 // Volumes contains the state of the attach-detach controller.
 type Volumes struct {
 	// Of returns the names of the PersistentVolumes that a pod uses.
-	Of func(*corev1.Pod) []string
-	// attached contains the attached volumes by the name of their VolumeAttachment.
+	Of       func(*corev1.Pod) []string
 	attached map[string]attachedVolume
 }
 
-// attachedVolume is the state of an attached volume.
 type attachedVolume struct {
-	node string
-	// unwanted is the time at which the last pod stopped needing the volume. It is zero while a pod needs the volume.
+	node     string
 	unwanted time.Time
-	// inUse reports whether the Node's last report listed the volume as in use. The Node may have been deleted after this
-	// report.
+	// inUse reports whether the last report of the Node listed the volume as in use. The Node may be deleted.
 	inUse bool
 }
 
@@ -62,8 +56,8 @@ func InUse(node *corev1.Node, volume string) bool {
 	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
 }
 
-// ReportsAttached reports whether the status of a Node lists a volume as attached. If the volume is not in this list,
-// the kubelet does not mount it.
+// ReportsAttached reports whether the status of a Node lists a volume as attached. The kubelet mounts only such
+// volumes.
 func ReportsAttached(node *corev1.Node, volume string) bool {
 	return slices.ContainsFunc(node.Status.VolumesAttached, hasVolume(volume))
 }
@@ -75,7 +69,6 @@ func hasVolume(volume string) func(corev1.AttachedVolume) bool {
 // VolumeOf returns the name of the volume of a VolumeAttachment.
 func VolumeOf(va *storagev1.VolumeAttachment) string { return *va.Spec.Source.PersistentVolumeName }
 
-// terminated reports whether all containers of a pod have ended or will never start.
 func terminated(p *corev1.Pod) bool {
 	return Ended(p) || !p.DeletionTimestamp.IsZero() &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
@@ -84,9 +77,8 @@ func terminated(p *corev1.Pod) bool {
 }
 
 // volumeChoices returns the actions of the attach-detach controller. The controller attaches a volume to the node of a
-// pod that uses the volume, and only to one node at a time. When no pod on the node needs the volume, the controller
-// removes the volume from the status of the Node, and then deletes the VolumeAttachment. The storage driver does the
-// rest.
+// pod, and only to one node at a time. When no pod needs the volume, the controller removes the volume from the Node's
+// status and then deletes the VolumeAttachment. The storage driver does the rest.
 func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 	if m.Volumes == nil {
 		return nil
@@ -133,7 +125,6 @@ func (m Manager) attach(volume, node string) Choice {
 	}, "attach-detach controller attaches volume %s to node %s", volume, node)
 }
 
-// attachedChoices returns the actions for an attached volume.
 func (m Manager) attachedChoices(va *storagev1.VolumeAttachment, node *corev1.Node) (out []Choice) {
 	volume, detachable := VolumeOf(va), m.detachable(va, node)
 	reported := node != nil && ReportsAttached(node, volume)
@@ -158,9 +149,9 @@ func (m Manager) reportAttached(node *corev1.Node, format, volume string, all []
 	return newChoice(func() error { return m.patchStatus(AttachDetach, node, changed) }, format, node.Name, volume)
 }
 
-// detachable reports whether the controller may detach a volume now. This is the case if no pod needs the volume and
-// the kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the
-// controller may detach a volume that the kubelet still uses.
+// detachable reports whether the controller may detach a volume now. No pod may need it, and the kubelet must have
+// released it. The second condition does not apply if the Node is out of service or has not been ready for
+// forceDetachTimeout.
 func (m Manager) detachable(va *storagev1.VolumeAttachment, node *corev1.Node) bool {
 	state := m.Volumes.attached[va.Name]
 	switch {
@@ -180,7 +171,6 @@ func nodeReady(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// observeVolumes updates the state of the attached volumes.
 func (m Manager) observeVolumes(attachments []client.Object, nodes map[string]*corev1.Node, wanted map[string]bool) {
 	next := make(map[string]attachedVolume, len(attachments))
 	for _, o := range attachments {
@@ -200,7 +190,6 @@ func (m Manager) observeVolumes(attachments []client.Object, nodes map[string]*c
 	m.Volumes.attached = next
 }
 
-// volumesDue calls consider with each time at which a volume may be detached by force.
 func (m Manager) volumesDue(nodes map[string]*corev1.Node, consider func(time.Time)) {
 	if m.Volumes == nil {
 		return

@@ -12,14 +12,14 @@ type Workload struct {
 	// Kind is the kind of the controller: ReplicaSet, StatefulSet, DaemonSet or Job.
 	Kind            string
 	Namespace, Name string
-	// Replicas is the number of pods. It is ignored for a DaemonSet.
+	// Replicas is the number of pods. A DaemonSet ignores this number.
 	Replicas int
-	// Pod is the template of its pods, without name and node. Its owner is the workload.
+	// Pod is the template of the pods, without name and node. The owner is the workload.
 	Pod *corev1.Pod
 }
 
-// Missing returns the pods that the controller of a workload would create at the moment. Each pod is already bound to
-// the node that the scheduler selects. If there is no node for a pod, Missing does not return the pod.
+// Missing returns the pods that the controller of a workload would create now, each with the node that the scheduler
+// selects. Missing omits pods that fit on no node.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {
@@ -28,7 +28,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	case "StatefulSet":
 		return m.nextInOrder(w, pods)
 	}
-	// The controller replaces a pod as soon as the deletion of the pod begins.
+	// The controller replaces a pod as soon as its deletion begins.
 	n := 0
 	for _, p := range pods {
 		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !Ended(p)) {
@@ -41,8 +41,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	return nil
 }
 
-// missingDaemons returns a pod for each suitable node that does not have a pod of the workload. A pod that is being
-// deleted still counts as a pod of its node.
+// missingDaemons returns a pod for each suitable node without a pod of the workload. A terminating pod still counts.
 func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.Pod) {
 	hasPod := map[string]bool{} // by node
 	for _, p := range pods {
@@ -56,8 +55,7 @@ func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.P
 	return out
 }
 
-// nextInOrder returns the first missing pod of a StatefulSet. If a pod before this one is not ready, nextInOrder
-// returns nothing.
+// nextInOrder returns the first missing pod of a StatefulSet, or nothing if an earlier pod is not ready.
 func (m Manager) nextInOrder(w Workload, pods []*corev1.Pod) []*corev1.Pod {
 	byName := map[string]*corev1.Pod{}
 	for _, p := range pods {
@@ -97,7 +95,6 @@ func (m Manager) podsOf(w Workload) (found []*corev1.Pod) {
 	return found
 }
 
-// pod returns a pod of the workload. If the name is empty, the server generates one.
 func (w Workload) pod(name, node string) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Namespace, p.Name, p.Spec.NodeName = w.Namespace, name, node
@@ -107,9 +104,8 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 	return p
 }
 
-// schedule returns the node that the scheduler selects for another pod of a workload, or "" if no node is suitable. It
-// uses a node with an untolerated PreferNoSchedule taint only if there is no other node, and prefers the node that has
-// the fewest pods of the workload.
+// schedule returns the node that the scheduler selects for another pod of a workload, or "". The scheduler avoids
+// untolerated PreferNoSchedule taints and prefers the node with the fewest pods of the workload.
 func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {
@@ -131,8 +127,8 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	return best
 }
 
-// Schedulable reports whether a pod can be scheduled to a node. The result depends on labels and taints, but not on the
-// condition Ready. If the node is cordoned, no pod can be scheduled to it, even before it has the taint for the cordon.
+// Schedulable reports whether a pod can be scheduled to a node. Only labels and taints matter, not the condition Ready.
+// A cordoned node is not schedulable even before it has the taint of the cordon.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {
 		if node.Labels[key] != value {

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Prometheus scrapes all kinds of processes. Each process is made to fail in its own way, and the alert for this
-// failure must fire.
+// Prometheus scrapes all kinds of processes. Each process fails in its own way, and the alert for this failure must
+// fire.
 //
 // Rules: alerts-fire-for-their-cause.
 func TestProcessAlertsFire(t *testing.T) {
@@ -84,14 +84,12 @@ func TestProcessAlertsFire(t *testing.T) {
 	p.wantPanelData(aboutProcesses)
 }
 
-// installer returns the operator's process. The caller starts and stops it.
 func (m *machinist) installer(args ...string) *child.Process {
 	return &child.Process{Name: installer.Name, Path: filepath.Join(binDir(m.t), installer.Name), Dir: m.t.TempDir(),
 		Args: append([]string{"--control-kubeconfig=" + m.Control.Kubeconfig(), "--health-probe-bind-address=0",
 			"--leader-election-namespace=" + stack.SystemNamespace}, args...)}
 }
 
-// requestClasses repeatedly sends a dry-run request that creates a class, until the returned function is called.
 func (m *machinist) requestClasses() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -115,7 +113,7 @@ func (m *machinist) requestClasses() (stop func()) {
 	return end
 }
 
-// stealLease writes another holder into the manager's Lease. This holder keeps the Lease for an hour and does nothing.
+// stealLease writes another holder into the manager's Lease. This holder keeps it for an hour and does nothing.
 func (m *machinist) stealLease() {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -126,7 +124,7 @@ func (m *machinist) stealLease() {
 	before, now := lease.DeepCopy(), metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("thief"), new(int32(3600))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	// The patch has no resourceVersion, because the manager changes its Lease all the time.
+	// The patch has no resourceVersion, because the manager updates its Lease all the time.
 	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
 		m.t.Fatal(err)
 	}

@@ -26,9 +26,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Prometheus scrapes a fleet. As long as the fleet is healthy, no alert fires. Then the test causes every kind of
-// failure of machines, clouds and clusters, and each alert about these failures must fire. The metrics come from the
-// real programs.
+// No alert may fire while the fleet is healthy. Then the test causes every kind of failure of machines, clouds and
+// clusters, and the alert for each must fire. The metrics come from the real programs.
 //
 // Rules: alerts-fire-for-their-cause, no-alert-for-a-healthy-fleet.
 func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
@@ -74,14 +73,14 @@ func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
 	p.wantPanelData(func(panel string) bool { return !aboutProcesses(panel) })
 }
 
-// aboutProcesses reports whether a panel gets data only in the test of the process alerts.
+// aboutProcesses reports whether only the test of the process alerts provides data for a panel.
 func aboutProcesses(panel string) bool {
 	return slices.Contains([]string{"rollout/Machines of a migration", "rollout/Stuck migrations",
 		"controllers/Degraded Providers"}, panel)
 }
 
-// wantNoAlerts waits until the machines have run for longer than the longest waiting time of all alert rules. If an
-// alert has fired, it fails the test.
+// wantNoAlerts lets the machines run for longer than the longest delay of an alert rule. No alert may have fired by
+// then.
 func (p *prometheus) wantNoAlerts(running int) {
 	p.t.Helper()
 	for try := 1; ; try++ {
@@ -108,7 +107,6 @@ func (p *prometheus) wantNoAlerts(running int) {
 	}
 }
 
-// addressOf returns the address at which Prometheus scrapes a process.
 func (p *prometheus) addressOf(job string) string {
 	p.t.Helper()
 	found := p.query(fmt.Sprintf(`up{job=%q}`, job))
@@ -118,13 +116,11 @@ func (p *prometheus) addressOf(job string) string {
 	return found[0].Metric["instance"]
 }
 
-// failingFleet is a fleet in which the test causes failures.
 type failingFleet struct {
 	*prometheus
 	fleet []v1beta1.Machine
 }
 
-// createMachine creates a machine without an owner.
 func (b *failingFleet) createMachine(name string, change ...func(*v1beta1.Machine)) {
 	b.t.Helper()
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.MachineSpec{
@@ -135,7 +131,6 @@ func (b *failingFleet) createMachine(name string, change ...func(*v1beta1.Machin
 	b.create(machine)
 }
 
-// fault adds a fault rule for calls of an operation. The rule applies to instances with the given name.
 func (b *failingFleet) fault(operation, name string, effect simcloud.FaultEffect) {
 	b.t.Helper()
 	rule := simcloud.FaultRule{Operation: operation, Match: simcloud.FaultMatch{Name: name}, Effect: effect}
@@ -144,7 +139,6 @@ func (b *failingFleet) fault(operation, name string, effect simcloud.FaultEffect
 	}
 }
 
-// refuseCreations makes the cloud refuse the creation of machines with every kind of error.
 func (b *failingFleet) refuseCreations() {
 	for name, code := range map[string]simcloud.ErrorCode{
 		"throttled": simcloud.CodeThrottled, "down": simcloud.CodeUnavailable, "denied": simcloud.CodeUnauthorized,
@@ -160,8 +154,8 @@ func (b *failingFleet) refuseCreations() {
 		CredentialsRef: &v1beta1.LocalRef{Name: "missing"}}})
 }
 
-// stallMachines creates a machine without a class, a rollout that cannot continue, a machine that fails, and a machine
-// whose deletion waits for a hook.
+// stallMachines creates a machine without a class, a stuck rollout, a failed machine, and a machine whose deletion
+// waits for a hook.
 func (b *failingFleet) stallMachines() {
 	b.createMachine("classless", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "missing" })
 
@@ -191,8 +185,8 @@ func (b *failingFleet) awaitRunningMachine(name string) *v1beta1.Machine {
 	})
 }
 
-// blockDrains deletes two machines. A PodDisruptionBudget protects the pod of the first drained machine, and the target
-// cluster refuses to evict the pod of the second one.
+// blockDrains deletes two machines whose drains cannot finish. A PodDisruptionBudget protects the first pod, and the
+// target cluster refuses to evict the second one.
 func (b *failingFleet) blockDrains() {
 	b.createMachine("budgeted")
 	b.createMachine("refused")
@@ -203,7 +197,6 @@ func (b *failingFleet) blockDrains() {
 	b.delete("refused")
 }
 
-// refuse creates an admission policy in a cluster. The policy refuses all requests that match an expression.
 func (m *machinist) refuse(c client.Client, name, resource string, operation admissionv1.OperationType, match string) {
 	m.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -224,8 +217,8 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 	}
 }
 
-// leaveOrphans creates two orphans: one whose deletion fails, and one whose Node is Ready. leaveOrphans then changes
-// the recorded cluster ID, so that it differs from the cluster ID of the process.
+// leaveOrphans creates an orphan whose deletion fails, and an orphan whose Node is Ready. Then it changes the recorded
+// cluster ID, so that the ID of the process no longer matches.
 func (b *failingFleet) leaveOrphans() {
 	ghost := b.createOrphan(b.clusterID(), namespace+"/ghost")
 	if _, err := b.cloud.AddFault(context.Background(), simcloud.FaultRule{Operation: simcloud.OperationDeleteInstance,
@@ -243,7 +236,6 @@ func (b *failingFleet) leaveOrphans() {
 	b.changeRecord(record, before)
 }
 
-// changeRecord replaces the recorded cluster ID, and returns the old one.
 func (b *failingFleet) changeRecord(record *corev1.ConfigMap, id string) string {
 	b.t.Helper()
 	if err := b.control.Get(context.Background(), client.ObjectKeyFromObject(record), record); err != nil {
@@ -257,7 +249,7 @@ func (b *failingFleet) changeRecord(record *corev1.ConfigMap, id string) string 
 	return before
 }
 
-// silenceNodes first makes the Node of a replacement machine silent, and then makes most Nodes silent at once.
+// silenceNodes silences the Node of a replacement machine, and then most Nodes at once.
 func (b *failingFleet) silenceNodes() {
 	check := &v1beta1.MachineHealthCheck{}
 	if err := b.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "workers"},
@@ -285,7 +277,6 @@ func (b *failingFleet) silenceNodes() {
 	b.awaitFiring("MachinistMeltdown")
 }
 
-// delayManyCreations makes the cloud slow, and creates so many machines that all workers wait for the cloud.
 func (b *failingFleet) delayManyCreations() {
 	b.fault(simcloud.OperationCreateInstance, "slow-*", simcloud.FaultEffect{
 		Latency: simcloud.Duration(shortened.Range + 10*time.Second)})
@@ -295,7 +286,7 @@ func (b *failingFleet) delayManyCreations() {
 	b.awaitFiring("MachinistQueueNotDrained")
 }
 
-// loseTarget makes the target cluster unreachable. It then starts the cluster again, with an expired token for the
+// loseTarget stops the target cluster. loseTarget then starts the cluster again, with an expired token for the
 // provider.
 func (b *failingFleet) loseTarget() {
 	b.must(b.Target.StopAPIServer)
@@ -314,6 +305,6 @@ func (b *failingFleet) loseTarget() {
 	b.awaitFiring("MachinistCredentialsRefused", "MachinistCredentialExpiring")
 }
 
-// expiredToken is a token with an invalid signature. Its claims iat and exp define a lifetime of an hour in the year
+// expiredToken is a token with an invalid signature. According to its claims iat and exp, it was valid for an hour in
 // 2001.
 const expiredToken = "e30.eyJpYXQiOjEwMDAwMDAwMDAsImV4cCI6MTAwMDAwMzYwMH0.c2lnbmF0dXJl"

@@ -20,11 +20,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// fleetAuthor is the name of a user who may write machines and fleets in the namespace, but no classes.
 const fleetAuthor = "fleet-author"
 
-// asFleetAuthor grants permissions for machines and fleets to the fleet author, and returns a client with the identity
-// of this user.
 func (m *machinist) asFleetAuthor() client.Client {
 	m.t.Helper()
 	m.grant("fleets", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName},
@@ -38,7 +35,6 @@ func (m *machinist) asFleetAuthor() client.Client {
 	return c
 }
 
-// grant grants a permission in the namespace to the fleet author. role is the name of the role that grant creates.
 func (m *machinist) grant(role string, rule rbacv1.PolicyRule) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: role}
@@ -53,7 +49,6 @@ func (m *machinist) grant(role string, rule rbacv1.PolicyRule) {
 	}
 }
 
-// authored returns a new Machine, a new MachineSet and a new MachineDeployment, all for machines with the given spec.
 func authored(spec v1beta1.MachineSpec) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "authored"}
 	labels := map[string]string{"pool": "authored"}
@@ -81,8 +76,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 		CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
 		UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
 	}
-	// An administrator creates a fleet without a class. The manager must be able to create the set and the machine of this
-	// fleet.
+	// The manager must be able to create the set and the machine of an administrator's fleet without a class.
 	m.createFleet(1, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.Template.Spec = inline
@@ -110,7 +104,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.wantDeniedBy("inline", "the providerSpec of a machine",
 		patch(&machine, `{"spec": {"providerSpec": {"image": "sim-os-2"}}}`))
 
-	// The tenant must be able to operate this fleet, and its machines must be created and deleted as usual.
+	// The tenant must be able to operate this fleet, and its machines must come and go as usual.
 	m.wantAllowed("more replicas", patch(m.deployment(), `{"spec": {"replicas": 2}}`))
 	m.awaitRunning(2)
 	m.wantAllowed("a label of the nodes",
@@ -118,7 +112,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.grant("inline", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machineclasses"},
 		Verbs: []string{"use-inline"}})
 	for _, o := range authored(inline) {
-		// The authorizer observes a new binding only after a short delay.
+		// The authorizer observes a new binding with a short delay.
 		eventually(t, "a tenant with the permission creates an inline object", func() (bool, string) {
 			err := c.Create(ctx, o, client.DryRunAll)
 			return err == nil, errorText(err)
@@ -152,8 +146,7 @@ func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
 			m.wantDeniedBy("node-labels", key, c.Create(ctx, o))
 		}
 	}
-	// The policy allows the following labels. Every kubelet may set these labels on its own Node, so no workload can trust
-	// them.
+	// Every kubelet may set these labels on its own Node, so no workload can trust them. The policy allows them.
 	for _, key := range []string{"payments", "example.com/payments", "node.kubernetes.io/pool",
 		"topology.kubernetes.io/zone"} {
 		for _, o := range labelled(key) {

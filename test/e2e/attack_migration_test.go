@@ -29,20 +29,18 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// In these tests, users who may write Migrations or old objects try to misuse the permissions of the migrator.
+// In these tests, the authors of Migrations or old objects try to misuse the permissions of the migrator.
 
 const (
-	// vault is a namespace of another team. It contains a Secret that the authors of old objects may not read.
+	// vault is a namespace of another team. The authors of old objects may not read its Secret.
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"
-	// nearValue is the value of a Secret in the namespace of the old objects. The author of the old objects may not read
-	// this Secret either.
+	// nearValue is the value of a Secret in the namespace of the old objects. Their author may not read it either.
 	nearValue = "near-swordfish-4712"
 )
 
-// thief is a set of the old system that has no machines. Its only purpose is to make the migrator publish the values of
-// Secrets.
+// thief is a set of the old system without machines and only tries to make the migrator publish values of Secrets.
 const thief = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet
@@ -137,7 +135,6 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 	m.awaitRunning(machines)
 }
 
-// countOf returns the number of findings with the given code.
 func countOf(m *v1beta1.Migration, code string) (n int32) {
 	for _, finding := range m.Status.Findings {
 		if finding.Code == code {
@@ -147,8 +144,6 @@ func countOf(m *v1beta1.Migration, code string) (n int32) {
 	return n
 }
 
-// wantUnpublished fails the test if one of the values appears in the plan or the status of the migration, in an event,
-// or in a log.
 func (m *migration) wantUnpublished(values ...string) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -178,7 +173,8 @@ func (m *migration) wantUnpublished(values ...string) {
 		}
 		published = append(published, log...)
 	}
-	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml") // The command fails if a loss is not accepted.
+	// The command fails while a loss is not accepted.
+	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml")
 	for _, value := range values {
 		if i := strings.Index(string(published)+manifests, value); i >= 0 {
 			m.t.Errorf("the value %s of a Secret is published: …%s…", value, (string(published) + manifests)[max(0, i-200):i])
@@ -306,7 +302,7 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 		before := stored.DeepCopy()
 		if attack.change(stored); stored.Spec.Source != before.Spec.Source ||
 			stored.Spec.SourceNamespace != before.Spec.SourceNamespace {
-			continue // These fields are immutable.
+			continue // Skip the immutable fields.
 		}
 		m.awaitRefusal(name+", later", attack.want, func() error {
 			return tenant.Patch(ctx, stored.DeepCopy(), client.MergeFrom(before), client.DryRunAll)
@@ -332,7 +328,6 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 	}
 }
 
-// grantRights grants permissions in a namespace to a user.
 func (m *machinist) grantRights(user, namespace string, rules ...rbacv1.PolicyRule) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: user}
@@ -347,9 +342,8 @@ func (m *machinist) grantRights(user, namespace string, rules ...rbacv1.PolicyRu
 	}
 }
 
-// awaitRefusal repeats a request until the request is refused with the given message. The first requests may be refused
-// for another reason, because the authorizer of the API server observes new roles only after a short delay. If the
-// request is allowed, the test fails.
+// awaitRefusal repeats a request until it is refused with the given message. awaitRefusal tolerates other refusals at
+// first, because the authorizer observes new roles with a delay. The test fails if the request is allowed.
 func (m *machinist) awaitRefusal(what, message string, request func() error) {
 	m.t.Helper()
 	eventually(m.t, what+" is refused", func() (bool, string) {
@@ -440,7 +434,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		return &v1beta1.Machine{ObjectMeta: meta, Spec: machine.Spec}
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrator + "-old"}}
-	// The requests that a migrator needs must be allowed. Otherwise, the refusals below would prove nothing.
+	// A migrator needs these requests. If they were refused too, the refusals below would prove nothing.
 	for name, request := range map[string]func() error{
 		"a plan":                          create(&corev1.ConfigMap{ObjectMeta: in(namespace, "machinist-migration-over-0")}),
 		"the record of a fence":           create(&corev1.ConfigMap{ObjectMeta: in(stack.SystemNamespace, recordOfFence)}),
@@ -458,7 +452,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 			return thief.Get(ctx, client.ObjectKeyFromObject(policy), &admissionv1.ValidatingAdmissionPolicy{})
 		},
 	} {
-		// The authorizer observes new bindings only after a short delay.
+		// The authorizer observes new bindings with a short delay.
 		eventually(t, "the migrator may do this: "+name, func() (bool, string) {
 			err := request()
 			return err == nil, errorText(err)
@@ -504,7 +498,6 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 	}
 }
 
-// changeConfigMap tries to change a ConfigMap in kube-system. Every cluster has this ConfigMap.
 func (m *machinist) changeConfigMap(c client.Client) error {
 	found := &corev1.ConfigMap{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem,

@@ -22,14 +22,13 @@ import (
 
 const secretLabel = "node-restriction.kubernetes.io/payments"
 
-// withSecretLabel adds a label to the nodes of a fleet. Kubelets may not write this label.
+// withSecretLabel adds a node label that kubelets may not write.
 func withSecretLabel(o client.Object) {
 	if d, ok := o.(*v1beta1.MachineDeployment); ok {
 		d.Spec.Template.Spec.Node.Labels = map[string]string{secretLabel: "true"}
 	}
 }
 
-// asKubelet returns a client with the identity and the permissions of the kubelet on a node.
 func (m *machinist) asKubelet(node string) client.Client {
 	return m.asUser("system:node:"+node, "system:nodes")
 }

@@ -107,11 +107,11 @@ func TestAttackStolenOperatorIdentity(t *testing.T) {
 	} {
 		m.wantDeniedBy("operator", name, err)
 	}
-	// Two policies refuse this. The API server names one of them.
+	// Two policies refuse this request. The API server names one of them.
 	if err := thief.Create(ctx, token); !deniedBy("processes-secrets", err) && !deniedBy("operator", err) {
 		t.Errorf("create a bootstrap token: got error %v, want a rejection by a policy", err)
 	}
-	// The API server itself refuses a binding that grants a permission which the operator does not have.
+	// The API server itself refuses to bind a permission that the operator does not have.
 	if err := thief.Create(ctx, binding(process, "view", ours)); !apierrors.IsForbidden(err) {
 		t.Errorf("bind a role of Kubernetes: got error %v, want Forbidden", err)
 	}

@@ -29,7 +29,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// extensions returns a client for CustomResourceDefinitions with the permissions of an administrator.
 func (m *machinist) extensions() client.Client {
 	m.t.Helper()
 	scheme := runtime.NewScheme()
@@ -43,7 +42,6 @@ func (m *machinist) extensions() client.Client {
 	return c
 }
 
-// confirmOrphanRemoval confirms, like an administrator, that instances without a Machine may be removed.
 func (m *machinist) confirmOrphanRemoval() {
 	m.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil,
@@ -55,7 +53,6 @@ func (m *machinist) confirmOrphanRemoval() {
 	}
 }
 
-// awaitOrphansBlocked waits until the condition OrphanRemovalBlocked of a class is True with one of the given reasons.
 func (m *machinist) awaitOrphansBlocked(reasons ...string) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that reports orphans which wait for an administrator",
@@ -70,7 +67,6 @@ func (m *machinist) awaitOrphansBlocked(reasons ...string) {
 		}, client.InNamespace(namespace))
 }
 
-// awaitNodesGone waits until the Nodes of the given instances no longer exist.
 func (m *machinist) awaitNodesGone(instances ...simcloud.Instance) {
 	m.t.Helper()
 	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances",
@@ -103,7 +99,7 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 			t.Errorf("delete %s: got %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
-	// When the garbage collector has deleted this object, it has also had enough time to delete Machines.
+	// Once the garbage collector has deleted this object, it has had enough time to delete Machines.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
 	if err := m.control.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
@@ -145,8 +141,7 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	// Stop the processes, so that they neither process the deletion of the Machines nor create objects of the deleted
-	// kind.
+	// Stop the processes, so that they neither see the deletion of the Machines nor create objects of the kind.
 	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +201,7 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
 	m.removeDelays()
 	m.createFleet(0, nil)
-	const tenantNamespace = "a-tenant" // Its class is sorted before those of the other namespace.
+	const tenantNamespace = "a-tenant" // This name sorts before the other namespace.
 	class, credentials := &v1beta1.MachineClass{}, &corev1.Secret{}
 	err := errors.Join(
 		m.control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}),
@@ -229,8 +224,8 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 		err := author.Create(ctx, attack.DeepCopy())
 		return err == nil, errorText(err)
 	})
-	// Create all instances while the provider is stopped, so that it finds all of them in its first check. Then most of
-	// the instances in the account are orphans.
+	// Create all instances while the provider is stopped. In its first check, most instances in the account are then
+	// orphans.
 	if err := m.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +244,7 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	if err := m.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The deletion of the instance of the tenant's own namespace shows that the confirmation has taken effect.
+	// Wait for the deletion of the tenant's own instance, because it shows that the confirmation has taken effect.
 	m.awaitTerminated(own)
 	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned)
 	m.wantUntouched(theirs...)
@@ -257,7 +252,6 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m.awaitTerminated(theirs...)
 }
 
-// asClassAuthor returns a client with the identity of a user who may write classes and Secrets in a namespace.
 func (m *machinist) asClassAuthor(namespace string) client.Client {
 	m.t.Helper()
 	const user = "class-author"

@@ -26,11 +26,10 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// migratorName is the name of the migrator for the simulated cloud.
 const migratorName = "machinist-migrator-" + driver.Name
 
-// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The roles of the
-// migrator also cover the namespace of the processes, so that only the policies protect the Secrets in this namespace.
+// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The roles also
+// cover the namespace of the processes, so only the policies protect the Secrets there.
 func (m *machinist) asMigrator() client.Client {
 	m.t.Helper()
 	if _, err := m.NewMigrator(context.Background(), []string{namespace, stack.SystemNamespace}, "unused"); err != nil {
@@ -70,12 +69,10 @@ func (m *machinist) asOperator() client.Client {
 	return c
 }
 
-// deniedBy reports whether the error of a request shows that the given policy of the chart denied the request.
 func deniedBy(policy string, err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+".machinist.dev'")
 }
 
-// wantDeniedBy fails the test unless the given policy of the chart denied the request.
 func (m *machinist) wantDeniedBy(policy, what string, err error) {
 	m.t.Helper()
 	if !deniedBy(policy, err) {
@@ -83,7 +80,6 @@ func (m *machinist) wantDeniedBy(policy, what string, err error) {
 	}
 }
 
-// wantAllowed fails the test if the error of a request is not nil.
 func (m *machinist) wantAllowed(what string, err error) {
 	m.t.Helper()
 	if err != nil {
@@ -91,8 +87,7 @@ func (m *machinist) wantAllowed(what string, err error) {
 	}
 }
 
-// webhookOf returns a validating webhook configuration whose rules name the given API groups. No server listens at its
-// URL.
+// webhookOf returns a validating webhook configuration for the API groups. No server listens at its URL.
 func webhookOf(name string, groups ...string) *admissionv1.ValidatingWebhookConfiguration {
 	ignore, none, url := admissionv1.Ignore, admissionv1.SideEffectClassNone, "https://localhost:1/"
 	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -276,7 +271,7 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 		"the provider lets no one renew credentials":       patch(provider, credentials.DeepCopy(), `{"immutable": true}`),
 		"the provider removes the old system's finalizer": patch(provider, owned.DeepCopy(),
 			`{"metadata": {"finalizers": null}}`),
-		// With this change, the garbage collector would delete the Secret, because the new owner does not exist.
+		// Because the new owner does not exist, the garbage collector would delete the Secret.
 		"the migrator deletes a Secret by its owner": patch(migrator, owned.DeepCopy(), gone),
 		"the migrator labels credentials": patch(migrator, credentials.DeepCopy(),
 			`{"metadata": {"labels": {"machinist.dev/migration": "over"}}}`),

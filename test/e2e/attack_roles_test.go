@@ -96,7 +96,7 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 			t.Errorf("%s: got error %v, want a rejection", name, err)
 		}
 	}
-	// The requests that a provider needs must be allowed. Otherwise, the refusals above would prove nothing.
+	// A provider needs these requests. If they were refused too, the refusals above would prove nothing.
 	mine := token("system:bootstrappers:machinist", ours)
 	if err := thief.Create(ctx, mine); err != nil {
 		t.Errorf("create a bootstrap token as the provider does: %v", err)
@@ -114,16 +114,14 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 	}
 }
 
-// asServiceAccount returns a client of the target cluster with the identity of the ServiceAccount to which the charts
-// bind the roles of a process. In this stack, the processes themselves use other users. So the stack does not count
-// requests of this client that are refused as refused requests of the process.
+// asServiceAccount returns a client of the target cluster with the ServiceAccount to which the charts bind a process.
+// The processes of this stack use other users. So the stack does not attribute refused requests of this client to them.
 func (m *machinist) asServiceAccount(process string) client.Client {
 	m.t.Helper()
 	group := "system:serviceaccounts:" + stack.SystemNamespace
 	return m.asUser("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts", group)
 }
 
-// asUser returns a client of the target cluster with the identity of a user.
 func (m *machinist) asUser(user string, groups ...string) client.Client {
 	m.t.Helper()
 	config, err := m.Target.UserConfig(user, groups...)

@@ -23,16 +23,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// attackerNamespace is the namespace in which the attacker may write the status of Machines.
 const attackerNamespace = "attacker"
 
-// forger is a client of the attacker. It may only read Machines, and write the status of Machines in attackerNamespace.
+// forger is a client of the attacker and may only read Machines, and write the status of Machines in attackerNamespace.
 type forger struct {
 	*machinist
 	client.Client
 }
 
-// newForger creates the namespace of the attacker, with a fleet of one machine.
 func (m *machinist) newForger() (forger, v1beta1.Machine) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -59,8 +57,7 @@ func (m *machinist) newForger() (forger, v1beta1.Machine) {
 	return forger{m, m.asUser("forger")}, list.Items[0]
 }
 
-// forge makes a single attempt to change the status of a Machine. If another client changes the status at the same
-// time, forge does not overwrite that change.
+// forge tries once to change the status of a Machine and does not overwrite concurrent changes.
 func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	f.t.Helper()
 	eventually(f.t, "the attacker wrote the status", func() (bool, string) {
@@ -74,7 +71,7 @@ func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStat
 	})
 }
 
-// requestCertificate creates a CertificateSigningRequest. It returns a function that reports whether the request is
+// requestCertificate creates a CertificateSigningRequest, and returns a function that reports whether the request is
 // approved.
 func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func() (approved bool, state string) {
 	m.t.Helper()
@@ -106,8 +103,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.removeDelays()
 	attacker, _ := m.newForger()
-	// The attacker's machines are older than the machines of the victim. They have no class, so the provider never
-	// corrects their status.
+	// The attacker's machines are older than the victim's. They have no class, so the provider never corrects their
+	// status.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
 		waiting := &v1beta1.Machine{
@@ -138,7 +135,7 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	renewal := m.requestCertificate(m.asKubelet(node.Name), csrtest.ForClient(node.Name))
 	eventually(t, "the victim's node gets its next certificate", renewal)
 
-	// The attacker claims the Node of the victim's second machine while this machine is booting.
+	// The attacker claims the Node of the victim's second machine while the machine boots.
 	boot := simcloud.Duration(5 * time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(2)
@@ -241,7 +238,7 @@ func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
 			return strings.Contains(all, "("+reason+")"), all
 		})
 	}
-	// When the status contains the name that the provider reports, a request with the same token must be approved.
+	// With the node name that the provider reports, a request with the same token must be approved.
 	attacker.forge(&own, func(s *v1beta1.MachineStatus) { s.Instance.NodeName, s.Instance.NodeProviderID = name, "" })
 	legitimate := m.requestCertificate(kubelet, csrtest.ForClient(name))
 	eventually(t, "the request for the machine's own node is approved", legitimate)

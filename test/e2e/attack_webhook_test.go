@@ -32,13 +32,11 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// anonymous is a client that sends requests to a webhook. It is not an API server, and it does not authenticate.
 type anonymous struct {
 	*http.Client
 	url string
 }
 
-// newAnonymous returns an anonymous client for the webhook of a program.
 func (m *machinist) newAnonymous(program string) anonymous {
 	m.t.Helper()
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
@@ -53,7 +51,6 @@ func (m *machinist) newAnonymous(program string) anonymous {
 	return anonymous{c, *hook.URL}
 }
 
-// send sends a request with the given body, and returns the status code and the body of the response.
 func (a anonymous) send(body io.Reader) (int, string, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -67,12 +64,11 @@ func (a anonymous) send(body io.Reader) (int, string, error) {
 		return 0, "", err
 	}
 	text, err := io.ReadAll(answer.Body)
-	cancel() // Otherwise Close waits for the end of the request body.
+	cancel() // Otherwise, Close waits for the end of the request body.
 	answer.Body.Close()
 	return answer.StatusCode, string(text), err
 }
 
-// review returns the JSON of an admission review for a new machine with the given class.
 func review(t *testing.T, class string) []byte {
 	t.Helper()
 	machine, err := json.Marshal(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"},
@@ -149,8 +145,8 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		}
 	}
 
-	// Finally, send bodies that never end. If too many requests are in progress, the webhook must refuse further requests
-	// immediately. No request may stay in progress for a long time.
+	// Finally, send bodies that never end. The webhook must refuse further requests immediately and end each request
+	// soon.
 	body, rest := io.Pipe()
 	defer rest.Close()
 	begun = time.Now()
@@ -220,8 +216,7 @@ func TestAttackWebhookWithoutClientCertificate(t *testing.T) {
 		}
 	}
 	flags := []string{"--webhook-client-ca-file=" + path("ca.crt")}
-	// The start of the stack proves that the webhooks serve the API server: the stack waits until both webhooks have
-	// refused an invalid object.
+	// The stack starts only after both webhooks have refused an invalid object. So they serve the API server.
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: flags, ProviderArgs: slices.Clone(flags),
 		ExtraAPIServerArgs: []string{"--admission-control-config-file=" + path("admission.yaml")}})
 	for _, program := range []string{stack.Manager, stack.Provider} {

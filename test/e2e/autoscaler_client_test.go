@@ -32,16 +32,14 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.
-// Its user has only the permissions of the chart's role. The autoscaler knows only what it
-// reads about Machinist from this API group.
+// autoscaler sends the requests of cluster-autoscaler 1.36 with the provider clusterapi and CAPI_GROUP=machinist.dev.
+// Its user has only the permissions of the chart's role.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface
 	scales  scale.ScalesGetter
 }
 
-// nodeGroup is a node group from the point of view of the autoscaler.
 type nodeGroup struct {
 	object            *unstructured.Unstructured
 	resource          schema.GroupVersionResource
@@ -53,7 +51,6 @@ type nodeGroup struct {
 
 const autoscalerUser = "autoscaler"
 
-// newAutoscaler binds the role of the chart to a user, and returns an autoscaler that acts as this user.
 func newAutoscaler(m *machinist) *autoscaler {
 	m.t.Helper()
 	role := manifests.ClusterAutoscaler.For("", "")
@@ -90,7 +87,6 @@ func resourceOf(plural string) schema.GroupVersionResource {
 	return v1beta1.GroupVersion.WithResource(plural)
 }
 
-// groups returns the node groups by name. As in cluster-autoscaler, the call fails if one group is malformed.
 func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	a.t.Helper()
 	groups := map[string]*nodeGroup{}
@@ -120,7 +116,6 @@ func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	return groups, nil
 }
 
-// validGroups returns the node groups by name, and fails the test if a group is malformed.
 func (a *autoscaler) validGroups() map[string]*nodeGroup {
 	a.t.Helper()
 	groups, err := a.groups()
@@ -135,8 +130,7 @@ const (
 	capacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 )
 
-// groupOf returns the node group of an object. It returns nil if the object is not a node group, or if it has no
-// machines and cannot be scaled from zero.
+// groupOf returns the node group of an object, or nil. A group without machines must be scalable from zero.
 func groupOf(object *unstructured.Unstructured, resource schema.GroupVersionResource) (*nodeGroup, error) {
 	annotations := object.GetAnnotations()
 	g := &nodeGroup{object: object, resource: resource, labels: map[string]string{
@@ -206,7 +200,6 @@ func (g *nodeGroup) readCapacity(annotations map[string]string) error {
 	return nil
 }
 
-// size reads the current size, because the autoscaler does this before each change.
 func (a *autoscaler) size(g *nodeGroup) int {
 	a.t.Helper()
 	s, err := a.scales.Scales(g.object.GetNamespace()).Get(context.Background(), g.resource.GroupResource(),
@@ -228,20 +221,18 @@ func (a *autoscaler) setSize(g *nodeGroup, size int) {
 	}
 }
 
-// increase does the same as IncreaseSize of cluster-autoscaler.
 func (a *autoscaler) increase(g *nodeGroup, delta int) {
 	a.t.Helper()
 	a.setSize(g, a.size(g)+delta)
 }
 
-// remove does the same as DeleteNodes of cluster-autoscaler for one Node. It finds the machine by the Node's
-// annotations.
+// remove does the same as DeleteNodes of cluster-autoscaler and finds the machine by the Node's annotations.
 func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.t.Helper()
 	size := a.size(g)
 	machines := a.objects.Resource(resourceOf("machines")).Namespace(node.Annotations["machinist.dev/cluster-namespace"])
 	name := node.Annotations["machinist.dev/machine"]
-	// After a conflict, a real autoscaler would try again in its next loop.
+	// After a conflict, a real autoscaler retries in its next loop.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		machine, err := machines.Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {
@@ -266,7 +257,7 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.setSize(g, size-1)
 }
 
-// wantNode checks that a Node matches the template that the autoscaler calculated when the group had no Node.
+// wantNode checks that a Node matches the template that the autoscaler calculated for the empty group.
 func (g *nodeGroup) wantNode(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	for key, value := range g.labels {

@@ -22,7 +22,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// groupManifest returns an empty node group of a class. Its Nodes have a label and a taint of the group.
 func groupManifest(name, class, smallest, largest string) string {
 	return fmt.Sprintf(`
 apiVersion: machinist.dev/v1beta1
@@ -46,7 +45,7 @@ spec:
 `, name, class, smallest, largest)
 }
 
-// An unmodified cluster-autoscaler scales groups from zero and back. It has only the permissions of the chart's role.
+// An unmodified cluster-autoscaler with the chart's role scales groups from zero and back.
 //
 // Rules: capacity-of-empty-node-groups, empty-node-groups-report-unknown-capacity.
 func TestAutoscalerScalesFromZeroAndBack(t *testing.T) {
@@ -162,7 +161,6 @@ func TestAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	}
 }
 
-// await waits until done returns true for the node groups that the autoscaler reads.
 func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 	a.t.Helper()
 	eventually(a.t, "the autoscaler sees "+what, func() (bool, string) {
@@ -175,7 +173,6 @@ func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 	})
 }
 
-// nodesOf returns the Nodes of a group.
 func (m *machinist) nodesOf(pool string) []corev1.Node {
 	m.t.Helper()
 	of := client.MatchingLabels{"example.com/pool": pool}
@@ -195,7 +192,6 @@ func (m *machinist) nodesOf(pool string) []corev1.Node {
 	return list.Items
 }
 
-// withoutFleetPolicy removes the policy for fleets, so that the API server admits sizes that an autoscaler cannot read.
 func (m *machinist) withoutFleetPolicy() {
 	m.t.Helper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet.machinist.dev"}}

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// wantNoWrites fails the test if the processes write something within 15 seconds.
 func (b *badInput) wantNoWrites() {
 	b.t.Helper()
 	log, err := auditlog.Open(b.Control.AuditLog())
@@ -47,7 +46,6 @@ func (b *badInput) wantNoWrites() {
 	}
 }
 
-// processSize is the number of goroutines and the resident memory of a process.
 type processSize struct{ goroutines, bytes float64 }
 
 func (b *badInput) processSizes() map[string]processSize {
@@ -73,7 +71,6 @@ func (b *badInput) metric(body, name string) float64 {
 	return value
 }
 
-// wantNoGrowth fails the test if a process has grown.
 func (b *badInput) wantNoGrowth(before, after map[string]processSize) {
 	b.t.Helper()
 	for program, was := range before {

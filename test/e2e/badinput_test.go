@@ -25,16 +25,14 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// badNamespace contains the bad objects.
 const badNamespace = "bad"
 
-// strictValidation is the field validation that kubectl uses.
 const strictValidation = client.FieldValidation(metav1.FieldValidationStrict)
 
-// Admission refuses every bad object with a message that names the field. In the second part, webhooks and policies are
-// removed, and every bad object that the schema admits is created next to a healthy fleet. The fleet still works. No
-// process may end, and no process may grow or write without limit. The conditions of the bad objects report what is
-// wrong, and all of these objects can be deleted completely.
+// Admission refuses every bad object with a message that names the field. Then the test removes webhooks and policies,
+// and creates every bad object that the schema admits next to a healthy fleet. The fleet must keep working, and no
+// process may end, grow or write without limit. The bad objects' conditions report the mistakes, and all of the objects
+// can be deleted.
 //
 // Rule: bad-input-names-field.
 func TestBadInputIsRefusedOrHarmless(t *testing.T) {
@@ -56,7 +54,7 @@ func TestBadInputIsRefusedOrHarmless(t *testing.T) {
 	b.removeAdmission()
 	admitted := b.createAll()
 
-	// The healthy fleet is scaled, rolled out and scaled back.
+	// Scale and roll out the healthy fleet, and scale it back.
 	m.scale(5)
 	m.awaitRunning(5)
 	m.rollTo(examples.LargeClass)
@@ -89,15 +87,12 @@ func TestBadInputIsRefusedOrHarmless(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// badInput is a Machinist with bad objects in its cluster.
 type badInput struct {
 	*machinist
 	token     string
 	addresses map[string]string
 }
 
-// prepare creates the objects to which the bad objects refer. So apart from their mistakes, the bad objects are working
-// fleets.
 func (b *badInput) prepare() {
 	b.t.Helper()
 	objects, err := examples.Fleet()
@@ -123,8 +118,7 @@ func (b *badInput) prepare() {
 	}
 }
 
-// write creates or updates an object that contains a mistake of the table. The object gets a unique name, unless its
-// name is the mistake.
+// write creates or updates an object with one mistake of the table. The name is unique unless it is the mistake.
 func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -160,8 +154,7 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 }
 
-// complete adds everything that machines need to become Nodes and to be deleted, so that no other defect hides the
-// effect of the mistake.
+// complete adds everything that the machines need to join and to be deleted, so that only the mistake matters.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
@@ -182,7 +175,6 @@ func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad
 	}
 }
 
-// wantAllRejected fails the test unless every object of the table is refused.
 func (b *badInput) wantAllRejected() {
 	b.t.Helper()
 	for i, bad := range manifests.All() {
@@ -204,7 +196,6 @@ func (b *badInput) wantRejected(bad manifests.Bad, err error) {
 	}
 }
 
-// removeAdmission deletes webhooks and policies, and waits until the API server no longer uses them.
 func (b *badInput) removeAdmission() {
 	b.t.Helper()
 	ctx := context.Background()
@@ -234,8 +225,7 @@ func (b *badInput) removeAdmission() {
 	}
 }
 
-// createAll creates every object of the table that the schema admits. If the schema does not refuse all other objects,
-// createAll fails the test.
+// createAll creates the objects of the table that the schema admits, and requires that the schema refuses all others.
 func (b *badInput) createAll() map[string]manifests.Bad {
 	b.t.Helper()
 	admitted := map[string]manifests.Bad{}
@@ -254,8 +244,8 @@ func (b *badInput) createAll() map[string]manifests.Bad {
 	return admitted
 }
 
-// wantReported fails the test unless the conditions of each object, or of its machines, report what is wrong with the
-// object. It also fails the test if a warning is reported twice.
+// wantReported requires that the conditions of each object, or of its machines, report the mistake. No warning may
+// appear twice.
 func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -303,10 +293,9 @@ func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	}
 }
 
-// hasEffect reports whether the mistake in an object affects Machinist, so that a condition must report it. The sizes
-// of node groups and the labels of their nodes have an effect only on an autoscaler. A malformed priority has the same
-// effect as no priority. If an object contains the name of another provider, it belongs to that provider. Machinist
-// refuses the provider's label in a template, but overwrites all other labels that it sets itself.
+// hasEffect reports whether a condition must report the mistake. Wrong group sizes and node labels concern only an
+// autoscaler. A malformed priority counts as none. An object with the name of another provider belongs to that
+// provider. In templates, Machinist overwrites all labels of its own, except the provider's label, which it refuses.
 func hasEffect(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
@@ -323,8 +312,8 @@ func hasEffect(bad manifests.Bad) bool {
 	return true
 }
 
-// conditionText converts a part of a rejection message to the corresponding text in a condition. For example, the
-// condition of a machine does not mention the template that a field comes from.
+// conditionText converts a part of a rejection message to the text of a condition. A machine's condition does not
+// mention the template, for example.
 func conditionText(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]
@@ -338,9 +327,8 @@ func conditionText(part string) string {
 	return strings.TrimPrefix(part, "spec.template.")
 }
 
-// deleteAll first deletes the objects without a class, because their Secret has no finalizer. It then deletes the
-// namespace with everything in it. Within the namespace, Kubernetes deletes the objects in any order. It may delete the
-// classes and Secrets before the machines that use them.
+// deleteAll deletes the objects without a class first, because their Secret has no finalizer. deleteAll then deletes
+// the namespace. Kubernetes deletes the content in any order, so classes and Secrets may go before their machines.
 func (b *badInput) deleteAll() {
 	b.t.Helper()
 	ctx := context.Background()

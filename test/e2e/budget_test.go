@@ -23,9 +23,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The test counts the API writes for a fleet in the audit log of the API server. It counts all writes of our two
-// processes, but not the writes of nodes and of Kubernetes' controllers. Writes to the status of sets and deployments
-// are counted separately, because their number depends on how long the fleet needs.
+// The test counts the API writes for a fleet in the audit log. The test counts all writes of our two processes, but not
+// those of nodes and Kubernetes. Status writes of sets and deployments are separate, because their number depends on
+// the duration.
 //
 // Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineStayWithinBudget(t *testing.T) {
@@ -37,7 +37,7 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	if m.log, err = auditlog.Open(m.Control.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
-	// All nodes join with the same token, because a token for each machine would cause additional writes.
+	// All nodes join with the same token, because a token for each machine costs additional writes.
 	token := m.sharedToken()
 	m.createFleet(0, func(o client.Object) {
 		switch o := o.(type) {
@@ -61,18 +61,16 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	m.measureDeletion("deletion of these instances")
 }
 
-// budgeted counts the API writes that are sent for a fleet.
 type budgeted struct {
 	*machinist
 	machines int
 	log      *auditlog.Log
 }
 
-// ourUsers are the users of our two processes.
 var ourUsers = []string{stack.Manager, stack.Provider}
 
-// measure makes a change and waits until the processes send no more writes. It compares their writes and events with a
-// budget for each machine.
+// measure makes a change, waits until the processes stop writing, and compares their writes and events with a budget
+// for each machine.
 func (m *budgeted) measure(what string, writes, events float64, change func()) auditlog.Counts {
 	m.t.Helper()
 	if err := m.log.Mark(); err != nil {
@@ -108,19 +106,17 @@ func (m *budgeted) measure(what string, writes, events float64, change func()) a
 	return counts
 }
 
-// summaryCall returns the call that writes the status of a set or a deployment.
 func summaryCall(resource string) auditlog.Call {
 	return auditlog.Call{Verb: "patch", Group: v1beta1.GroupName, Resource: resource, Subresource: "status"}
 }
 
-// summaryLimit returns the maximum number of status writes for two sets and a deployment during a change that takes the
-// given time. While only numbers change, a set writes its status at most once every two seconds, and a deployment at
-// most once every second. The limit also contains writes for changes of conditions.
+// summaryLimit returns the maximum number of status writes for two sets and a deployment in the given time. If only
+// numbers change, a set writes its status at most every two seconds, and a deployment every second. Condition changes
+// need a few more.
 func summaryLimit(took time.Duration) int {
 	return 2*int(took.Seconds()) + 12
 }
 
-// requests returns those requests of our processes since the start of the last change for which match returns true.
 func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Request {
 	m.t.Helper()
 	requests, err := m.log.Requests(auditlog.Filter{Users: ourUsers, Match: match})
@@ -130,8 +126,8 @@ func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Reques
 	return requests
 }
 
-// perMachine is the write budget of one machine: five writes, and a share of the writes to sets and deployments. It
-// does not include writes to their status.
+// perMachine is the write budget of one machine: five writes, and a share of the writes to sets and deployments. Writes
+// to their status are not included.
 const perMachine = 5 + 0.1
 
 func (m *budgeted) measureCreation(what string) {
@@ -149,9 +145,8 @@ func (m *budgeted) measureCreation(what string) {
 	}
 }
 
-// measureRollout measures a rolling update. For each machine, its budget includes the deletion of the old machine, the
-// creation of the new one, one mark on the old Node, and a share of the writes to the sets and the deployment. It does
-// not include writes to their status.
+// measureRollout measures a rolling update. For each machine, the budget covers a deletion, a creation, a mark on the
+// old Node, and a share of the writes to sets and deployment. Writes to their status are not included.
 func (m *budgeted) measureRollout(what string) {
 	m.t.Helper()
 	before := len(m.instances())
@@ -195,7 +190,6 @@ func (m *budgeted) measureDeletion(what string) {
 	}
 }
 
-// awaitNoWrites waits until our processes have sent no write for four seconds, so that all writes are counted.
 func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.Control.AuditLog())
@@ -215,7 +209,6 @@ func (m *machinist) awaitNoWrites() {
 	})
 }
 
-// sharedToken creates a bootstrap token that belongs to no machine.
 func (m *machinist) sharedToken() string {
 	m.t.Helper()
 	err := m.target.Create(context.Background(), &corev1.Secret{

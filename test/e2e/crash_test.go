@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The provider process is killed at random moments. The next process must still create exactly one instance for each
-// Machine, and must delete all of them in the end.
+// The provider process is killed at random moments. Its successors must create exactly one instance for each Machine,
+// and delete all of them in the end.
 //
 // Rules: create-is-idempotent, crash-safe-everywhere.
 func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
@@ -26,13 +26,13 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	s := m.supervise(m.Provider)
 	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
-	seed, kills := uint64(1), 3 // A fixed seed gives the same moments in each run, so that no run fails by chance.
+	seed, kills := uint64(1), 3 // The seed is fixed, so that no run fails by chance.
 	if full() {
 		seed, kills = rand.Uint64(), 6
 	}
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	// Calls to the cloud are slow and some responses are lost, so that some kills happen during a call.
+	// Slow calls and lost responses make kills during a call likely.
 	m.slowCloud()
 
 	m.createFleet(replicas, nil)
@@ -64,7 +64,6 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	t.Logf("the provider ended %d times because of a lost lease", s.leaseExits(m.Provider))
 }
 
-// slowCloud delays calls to the cloud, and drops the responses of some calls.
 func (m *machinist) slowCloud() {
 	m.t.Helper()
 	for _, rule := range []simcloud.FaultRule{
@@ -81,8 +80,8 @@ func (m *machinist) slowCloud() {
 	}
 }
 
-// crashUntil kills the process at random moments, until done returns true or the process was killed n times. It returns
-// the number of crashes.
+// crashUntil kills the process at random moments, until done returns true or n kills. crashUntil returns the number of
+// kills.
 func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n int, done func() bool) int {
 	s.m.t.Helper()
 	for kill := range n {

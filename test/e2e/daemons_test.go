@@ -21,9 +21,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A DaemonSet's pod is removed with its node, and so is its volume. Neither the pod nor the volume blocks a rollout. If
-// the volume blocked it, each drain would wait for the volume for up to five minutes. With revisionHistoryLimit 0, the
-// old MachineSet is not kept.
+// A DaemonSet's pod and its volume disappear with the node and must not block a rollout. Otherwise, each drain would
+// wait up to five minutes for the volume. With revisionHistoryLimit 0, the old MachineSet is deleted.
 //
 // Rules: drain-order, volumes-detached-first.
 func TestDaemonSetVolumesDoNotBlockRollout(t *testing.T) {
@@ -50,8 +49,8 @@ func TestDaemonSetVolumesDoNotBlockRollout(t *testing.T) {
 	}
 }
 
-// daemonWithVolume creates a DaemonSet whose pods use a volume that is attached to a node. It returns when one of its
-// pods runs on the node.
+// daemonWithVolume creates a DaemonSet whose pods use an attached volume. daemonWithVolume returns when a pod runs on
+// the node.
 func (m *machinist) daemonWithVolume(node string) {
 	m.t.Helper()
 	const name, driver = "storage-agent", "csi.example.com"

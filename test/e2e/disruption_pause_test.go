@@ -16,9 +16,8 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// When a pause is visible during a rollout, the rollout must stop within a second, even if processes are killed.
-// During the pause, it must still be possible to scale, delete and launch machines. After the pause, the rollout
-// must continue within the other budget.
+// When a pause begins, a rollout must stop within a second, even if processes are killed. Machines can still be scaled,
+// deleted and launched. After the pause, the rollout continues within the other budget.
 //
 // Rules: fleet-pause, scale-down-asks-no-budget, disruptions-are-counted-exactly.
 func TestDisruptionPauseStopsRollout(t *testing.T) {
@@ -60,7 +59,7 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 			outdated++
 		}
 	}
-	// Up to this revision, the pause is certainly in force.
+	// The pause is certainly in force up to this revision.
 	resumed := m.revisionOf(m.createBudget("mark", "none", intstr.FromInt32(0)))
 	m.deleteBudget(pause.Name)
 	m.awaitPool("rolling", rolling, examples.LargeClass)
@@ -99,8 +98,7 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 	m.wantNothingLeft(2*rolling + 6)
 }
 
-// firstStatus returns the time at which the API server received the first status of a budget. From this time on, the
-// manager knows the budget.
+// firstStatus returns the time of the first status of a budget. From then on, the manager knows the budget.
 func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	t.Helper()
 	requests := successes(t, log, func(r auditlog.Request) bool {
@@ -112,8 +110,6 @@ func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	return requests[0].Received
 }
 
-// deletionsByManager returns, for each machine that the manager deleted, the time at which the API server received the
-// deletion.
 func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	t.Helper()
 	at := map[string]time.Time{}
@@ -124,7 +120,6 @@ func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	return at
 }
 
-// successes returns the successful requests of the manager, filtered by a function.
 func successes(t *testing.T, log *auditlog.Log, is func(auditlog.Request) bool) []auditlog.Request {
 	t.Helper()
 	requests, err := log.Requests(auditlog.Filter{Users: []string{stack.Manager}, Match: func(r auditlog.Request) bool {

@@ -27,12 +27,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// disruptions records the disruptions in every revision of Machinist's objects in etcd, beginning with the first
-// revision.
 type disruptions struct {
-	m  *machinist
-	mu sync.Mutex
-	// history contains all changes up to the given revision.
+	m        *machinist
+	mu       sync.Mutex
 	history  disrupted.History
 	revision int64
 	err      error
@@ -57,7 +54,6 @@ func (m *machinist) recordDisruptions() *disruptions {
 	return r
 }
 
-// soFar returns the disruptions that have been recorded so far.
 func (r *disruptions) soFar() []disrupted.Begin {
 	r.m.t.Helper()
 	r.mu.Lock()
@@ -68,8 +64,6 @@ func (r *disruptions) soFar() []disrupted.Begin {
 	return slices.Clone(r.history.Begins)
 }
 
-// upTo waits until the revision of an object has been recorded, and returns the disruptions that have been recorded so
-// far.
 func (r *disruptions) upTo(o client.Object) []disrupted.Begin {
 	r.m.t.Helper()
 	revision := r.m.revisionOf(o)
@@ -90,7 +84,6 @@ func (m *machinist) revisionOf(o client.Object) int64 {
 	return revision
 }
 
-// wantWithinBudgets fails the test for each write that disrupted more machines than a budget allowed.
 func wantWithinBudgets(t *testing.T, begins []disrupted.Begin, budgets ...disrupted.Budget) {
 	t.Helper()
 	for _, b := range budgets {
@@ -108,15 +101,12 @@ func wantWithinBudgets(t *testing.T, begins []disrupted.Begin, budgets ...disrup
 	}
 }
 
-// ofPool returns a function that selects the machines of a pool.
 func ofPool(name string) func(map[string]string) bool {
 	return func(labels map[string]string) bool { return labels["pool"] == name }
 }
 
-// atMost returns a function that always allows n disrupted machines.
 func atMost(n int) func(int) int { return func(int) int { return n } }
 
-// createBudget creates a MachineDisruptionBudget for the machines of a pool, or of all pools if pool is empty.
 func (m *machinist) createBudget(name, pool string, limit intstr.IntOrString,
 	windows ...v1beta1.DisruptionWindow) *v1beta1.MachineDisruptionBudget {
 	m.t.Helper()
@@ -137,7 +127,6 @@ func (m *machinist) deleteBudget(name string) {
 	}
 }
 
-// awaitBudget waits until the manager has observed a budget and done returns true for the budget.
 func (m *machinist) awaitBudget(name, what string,
 	done func(*v1beta1.MachineDisruptionBudget) bool) *v1beta1.MachineDisruptionBudget {
 	m.t.Helper()
@@ -154,8 +143,6 @@ func (m *machinist) awaitBudget(name, what string,
 	return found
 }
 
-// createPool creates a deployment of the small class, one of the classes of the example fleet. change may change the
-// deployment before it is created.
 func (m *machinist) createPool(name string, replicas int32, change func(*v1beta1.MachineDeployment)) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -171,14 +158,12 @@ func (m *machinist) createPool(name string, replicas int32, change func(*v1beta1
 	m.create(d)
 }
 
-// surge returns a function that sets maxSurge of a deployment.
 func surge(n int32) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(n))
 	}
 }
 
-// rollOutPool changes the class of a pool to the large class.
 func (m *machinist) rollOutPool(name string) {
 	m.t.Helper()
 	m.patchDeployment(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, examples.LargeClass))
@@ -192,13 +177,11 @@ func (m *machinist) patchDeployment(name, patch string) {
 	}
 }
 
-// awaitPool waits until a pool has n machines, and all of them are running with the given class.
 func (m *machinist) awaitPool(name string, n int, class string) []v1beta1.Machine {
 	m.t.Helper()
 	return m.awaitPools(env.Patience, n, class, name)
 }
 
-// awaitPools waits until several pools together have n machines, and all of them are running with the given class.
 func (m *machinist) awaitPools(patience time.Duration, n int, class string, names ...string) []v1beta1.Machine {
 	m.t.Helper()
 	var inPools []v1beta1.Machine

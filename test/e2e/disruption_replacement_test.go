@@ -24,9 +24,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Machines that are too old and machines that are annotated for replacement are replaced. The new machine must be in
-// service before the old one is drained, and the drain waits for the pods of the old machine. If a machine must not be
-// disrupted until a certain time, it is kept until this time, and is then replaced automatically.
+// Machines that are too old or annotated for replacement are replaced. The new machine must be in service before the
+// old one is drained, and the drain waits for the pods. A machine that must not be disrupted until a certain time is
+// replaced after this time.
 //
 // Rules: exchange-makes-the-other-first, expired-machines-are-exchanged, exempt-from-disruption.
 func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
@@ -97,9 +97,9 @@ func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// The rollouts of two pools are blocked, because the budgets allow no more disruptions. A third pool rolls out. One of
-// the budgets is deleted. The other budget is invalid, because it was created while admission was turned off. When this
-// budget is corrected, the rollout of its pool continues too.
+// Budgets without any allowed disruption block the rollouts of two pools, while a third pool rolls out. Deleting one
+// budget unblocks its pool. The other budget is invalid, because it was created without admission. Its pool continues
+// after the budget is corrected.
 //
 // Rules: bad-budget-allows-nothing, budget-status, denied-rollout-does-not-begin.
 func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {
@@ -170,7 +170,6 @@ func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// createStandaloneSet creates a MachineSet of the small class without a deployment.
 func (m *machinist) createStandaloneSet(name string, replicas int32) {
 	m.t.Helper()
 	labels := map[string]string{"pool": name}
@@ -185,7 +184,6 @@ func (m *machinist) annotate(machine, key, value string) {
 	m.change(machine, func(machine *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, value) })
 }
 
-// awaitGone waits until a machine no longer exists.
 func (m *machinist) awaitGone(machine v1beta1.Machine) {
 	m.t.Helper()
 	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool {
@@ -193,14 +191,12 @@ func (m *machinist) awaitGone(machine v1beta1.Machine) {
 	})
 }
 
-// awaitReplaced waits until a machine no longer exists and its pool has n running machines.
 func (m *machinist) awaitReplaced(pool string, n int, machine v1beta1.Machine) {
 	m.t.Helper()
 	m.awaitGone(machine)
 	m.awaitPool(pool, n, examples.SmallClass)
 }
 
-// awaitReport waits until the message of a condition of a deployment contains a text.
 func (m *machinist) awaitReport(deployment, text string) {
 	m.t.Helper()
 	what := fmt.Sprintf("deployment %s to report %q", deployment, text)
@@ -213,7 +209,6 @@ func (m *machinist) awaitReport(deployment, text string) {
 		}, client.InNamespace(namespace))
 }
 
-// withoutWebhook deletes the manager's validating webhook, and waits until the API server no longer calls it.
 func (m *machinist) withoutWebhook() {
 	m.t.Helper()
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: stack.Manager}}

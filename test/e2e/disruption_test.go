@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// startForDisruption starts a Machinist with the classes of the example. Its processes may be killed often, and the
-// cloud takes a second to remove an instance.
+// startForDisruption starts a Machinist with the classes of the example. startForDisruption tolerates frequent kills of
+// the processes. The cloud takes a second to remove an instance.
 func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	t.Helper()
 	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: shortLease})
@@ -32,10 +32,9 @@ func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	return m, s
 }
 
-// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. During one minute of
-// the rollouts, a third budget allows no disruption. The processes are killed meanwhile. After each write that disrupts
-// a machine, the number of disrupted machines must not exceed any budget. In the end, all machines must be up to date,
-// and each old machine must have been disrupted once.
+// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. A third budget
+// pauses all disruptions for one minute, and the processes are killed meanwhile. No write may exceed a budget. In the
+// end, all machines are up to date, and each old machine was disrupted once.
 //
 // Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
 // budget-allows-number-or-percentage, budget-in-force-by-windows.
@@ -52,7 +51,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.FromInt32(surplus))}}
 	})
 	m.awaitPools(2*time.Minute, 3*each, examples.SmallClass, pools...)
-	// Half of each pool cannot be drained at first, so that the rollout is not complete when the window opens.
+	// Half of each pool cannot be drained at first, so that the rollout is still in progress when the window opens.
 	var blocked []string
 	for _, pool := range pools {
 		for _, machine := range m.awaitPool(pool, each, examples.SmallClass)[:each/2] {
@@ -96,8 +95,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
 		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
-			// If the decision about a disruption was made before the window opened, the write may follow within a second after
-			// that.
+			// A write may follow within a second if its decision was made before the window opened.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},
 	)

@@ -27,10 +27,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// namespace is the namespace of the fleets in these tests.
 const namespace = "default"
 
-// machinist is a complete Machinist for one test.
 type machinist struct {
 	*stack.Stack
 	t       *testing.T
@@ -39,8 +37,6 @@ type machinist struct {
 	cloud   *simcloud.Admin
 }
 
-// start starts a Machinist for one test. If the test fails and E2E_LOGS is set to a folder, start copies the logs to
-// this folder.
 func start(t *testing.T, o stack.Options) *machinist {
 	t.Helper()
 	if o.BinDir == "" {
@@ -51,8 +47,8 @@ func start(t *testing.T, o stack.Options) *machinist {
 	o.Audit = true
 	o.ManagerArgs = slices.Concat(patientLease, o.ManagerArgs)
 	o.ProviderArgs = slices.Concat(patientLease, o.ProviderArgs)
-	// Some clusters enable this plugin. If the plugin is enabled, a user that creates an object which blocks the deletion
-	// of its owner needs another permission.
+	// Some clusters enable this plugin, which requires more permissions for objects that block the deletion of their
+	// owners.
 	o.ExtraAPIServerArgs = append(o.ExtraAPIServerArgs, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	begun := time.Now()
 	s, err := stack.Start(context.Background(), o)
@@ -97,7 +93,7 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// keepLogs logs the end of the logs of our processes and their last errors. It copies all logs into the folder in
+// keepLogs logs the end of the process logs and their last errors. keepLogs copies all logs into the folder in
 // E2E_LOGS.
 func keepLogs(t *testing.T, s *stack.Stack) {
 	for _, name := range []string{stack.Manager, stack.Provider} {
@@ -122,7 +118,7 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 	}
 }
 
-// logsOnly is a file system that contains only log files. Other files, such as sockets, cannot be copied.
+// logsOnly is a file system with only the log files. Sockets, for example, cannot be copied.
 type logsOnly struct{ fs.FS }
 
 func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -139,7 +135,6 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// settings changes the settings of the simulated cloud.
 func (m *machinist) settings(patch simcloud.SettingsPatch) {
 	m.t.Helper()
 	if _, err := m.cloud.PatchSettings(context.Background(), patch); err != nil {
@@ -147,7 +142,6 @@ func (m *machinist) settings(patch simcloud.SettingsPatch) {
 	}
 }
 
-// removeDelays sets the delays of the cloud to 0.
 func (m *machinist) removeDelays() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
@@ -155,7 +149,6 @@ func (m *machinist) removeDelays() {
 		Host: &simcloud.HostSettingsPatch{CloudDelay: &instant}})
 }
 
-// createFleet creates the example fleet with a number of replicas. change may change each object before it is created.
 func (m *machinist) createFleet(replicas int32, change func(client.Object)) {
 	m.t.Helper()
 	objects, err := examples.Fleet()
@@ -182,7 +175,6 @@ func (m *machinist) createFleet(replicas int32, change func(client.Object)) {
 	}
 }
 
-// deployment reads the example's deployment.
 func (m *machinist) deployment() *v1beta1.MachineDeployment {
 	m.t.Helper()
 	list := &v1beta1.MachineDeploymentList{}
@@ -195,7 +187,6 @@ func (m *machinist) deployment() *v1beta1.MachineDeployment {
 	return &list.Items[0]
 }
 
-// scale sets the replicas of the deployment.
 func (m *machinist) scale(replicas int32) {
 	m.t.Helper()
 	d := m.deployment()
@@ -206,7 +197,6 @@ func (m *machinist) scale(replicas int32) {
 	}
 }
 
-// await waits until done returns true for the machines.
 func (m *machinist) await(what string, done func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	m.t.Helper()
 	list := env.Await(m.t, m.control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -215,7 +205,6 @@ func (m *machinist) await(what string, done func([]v1beta1.Machine) bool) []v1be
 	return list.Items
 }
 
-// awaitRunning waits until there are exactly n machines, all Running.
 func (m *machinist) awaitRunning(n int) []v1beta1.Machine {
 	m.t.Helper()
 	return m.await(fmt.Sprintf("%d running machines", n), func(machines []v1beta1.Machine) bool {
@@ -225,7 +214,6 @@ func (m *machinist) awaitRunning(n int) []v1beta1.Machine {
 	})
 }
 
-// awaitNoMachines waits until there is no machine.
 func (m *machinist) awaitNoMachines() {
 	m.t.Helper()
 	m.await("no machine", func(machines []v1beta1.Machine) bool { return len(machines) == 0 })
@@ -251,7 +239,6 @@ func describe(machines []v1beta1.Machine) string {
 	return b.String()
 }
 
-// instances returns every instance that the cloud has created so far.
 func (m *machinist) instances() []simcloud.Record {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(context.Background())
@@ -265,7 +252,6 @@ func (m *machinist) instances() []simcloud.Record {
 	return dump.Records
 }
 
-// wantNoTwins fails the test if the cloud has ever had two instances of a Machine.
 func (m *machinist) wantNoTwins() {
 	m.t.Helper()
 	byUID := map[string]string{}
@@ -282,7 +268,6 @@ func (m *machinist) wantNoTwins() {
 	}
 }
 
-// countLive returns the number of instances that are not terminated.
 func (m *machinist) countLive() int {
 	m.t.Helper()
 	n := 0

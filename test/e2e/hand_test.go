@@ -28,8 +28,7 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// The commands that `machinist-demo --bare` prints must work in a shell. In this test, the target cluster is not the
-// control cluster.
+// The commands that `machinist-demo --bare` prints must work in a shell, with separate clusters.
 //
 // Rule: metrics-need-authorization.
 func TestCommandsOfBareDemoWork(t *testing.T) {
@@ -45,7 +44,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
 	var processes []*guide.Program
 	for i, c := range commands {
-		// Add flags with addresses to the commands, because the checks below use these addresses.
+		// The checks below need the addresses in these flags.
 		processes = append(processes,
 			guide.Start(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
 				c[1], health[i], metrics[i])))
@@ -55,7 +54,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	fleet, rest, _ := strings.Cut(fleet, "\n\nThe nodes are in the target cluster: ")
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(fleet)[1]
 	c := clientFor(t, kubeconfig)
-	// The script needs aliases, which only an interactive shell expands by default.
+	// Only an interactive shell expands aliases by default.
 	script := "set -e\nshopt -s expand_aliases\ncd ../..\n" + fleet
 	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("create the fleet: %v\n%s", err, out)
@@ -148,7 +147,7 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	// The certificate is self-signed, so it cannot be verified. This is safe, because the server runs on this host.
+	// The self-signed certificate cannot be verified. This is safe on the same host.
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -171,7 +170,6 @@ func get(t *testing.T, url, token string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// kubectlPath returns the path of kubectl, in the version of the control plane.
 func kubectlPath(t *testing.T) string {
 	t.Helper()
 	path, err := controlplane.Locate("kubectl")

@@ -23,12 +23,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// healthTimeout is the time in these tests after which a machine with a silent node is replaced. If two nodes become
-// silent at the same time, Kubernetes may detect this at two different times, but the difference is less than
-// healthTimeout.
+// healthTimeout is how long a node may be silent before its machine is replaced. healthTimeout is longer than the
+// difference between the times at which Kubernetes detects two silent nodes.
 const healthTimeout = 15 * time.Second
 
-// startForHealth starts a Machinist with a fleet. In this fleet, Kubernetes detects a silent node within 20 seconds.
 func startForHealth(t *testing.T, machines int32) *machinist {
 	t.Helper()
 	m := start(t, stack.Options{
@@ -41,10 +39,10 @@ func startForHealth(t *testing.T, machines int32) *machinist {
 	return m
 }
 
-// A broken machine is replaced once. Machines that are only unreachable and machines that recover must not be replaced.
+// A broken machine is replaced once. Unreachable and recovered machines are kept.
 //
-// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late,
-// max-unhealthy-stops-remediation, meltdown-stops-remediation, no-judgement-in-outage.
+// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late, max-unhealthy-stops-remediation,
+// meltdown-stops-remediation, no-judgement-in-outage.
 func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
 	m := startForHealth(t, 10)
@@ -85,9 +83,9 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	m.wantUnchangedMachines(after)
 	t.Log("all nodes except one recover")
 	m.injectFault(simcloud.FaultRecovers, after[1:]...)
-	// The timeout of the node that is still silent starts again too.
+	// The timeout of the node that is still silent also starts again.
 	last := m.awaitOneReplaced(after, after[0])
-	// The times of events are stored in whole seconds.
+	// Events have times in whole seconds.
 	recovered := m.lastCheckEvent(v1beta1.ReasonRemediationAllowed)
 	if mark := m.markEvent(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
 		t.Errorf("machine %s was marked at %s, too early after most nodes recovered at %s", after[0].Name, mark.at, recovered)
@@ -102,8 +100,6 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	}
 }
 
-// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is not nil, it is called before the
-// object is created.
 func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.t.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}
@@ -117,7 +113,6 @@ func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) 
 	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
 }
 
-// awaitCheck waits until the condition RemediationAllowed of the MachineHealthCheck has the given reason.
 func (m *machinist) awaitCheck(reason string) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check with the reason "+
@@ -130,7 +125,6 @@ func (m *machinist) awaitCheck(reason string) {
 	}, client.InNamespace(namespace))
 }
 
-// injectFault injects a fault into the instances of machines.
 func (m *machinist) injectFault(fault simcloud.InstanceFaultKind, machines ...v1beta1.Machine) {
 	m.t.Helper()
 	for i := range machines {
@@ -141,8 +135,6 @@ func (m *machinist) injectFault(fault simcloud.InstanceFaultKind, machines ...v1
 	}
 }
 
-// awaitSilent waits until the target cluster has detected that the nodes of the given machines are silent. It returns
-// the time of detection for each of them.
 func (m *machinist) awaitSilent(machines ...v1beta1.Machine) []time.Time {
 	m.t.Helper()
 	since := make([]time.Time, len(machines))
@@ -165,7 +157,6 @@ func (m *machinist) awaitSilent(machines ...v1beta1.Machine) []time.Time {
 	return since
 }
 
-// awaitSilentFor waits until the nodes of all machines have been silent for a duration.
 func (m *machinist) awaitSilentFor(d time.Duration, machines ...v1beta1.Machine) {
 	m.t.Helper()
 	since := slices.MaxFunc(m.awaitSilent(machines...), time.Time.Compare)
@@ -174,8 +165,6 @@ func (m *machinist) awaitSilentFor(d time.Duration, machines ...v1beta1.Machine)
 	})
 }
 
-// wantUnchangedMachines fails the test if the machines differ from the given ones, or if a machine is marked for
-// replacement.
 func (m *machinist) wantUnchangedMachines(machines []v1beta1.Machine) {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
@@ -190,8 +179,6 @@ func (m *machinist) wantUnchangedMachines(machines []v1beta1.Machine) {
 	}
 }
 
-// awaitOneReplaced waits until the given machine no longer exists and all other machines are running, including the
-// replacement. It returns the machines, and fails the test if another machine was replaced too.
 func (m *machinist) awaitOneReplaced(before []v1beta1.Machine, victim v1beta1.Machine) []v1beta1.Machine {
 	m.t.Helper()
 	m.await("the end of machine "+victim.Name, func(machines []v1beta1.Machine) bool {
@@ -208,13 +195,11 @@ func (m *machinist) awaitOneReplaced(before []v1beta1.Machine, victim v1beta1.Ma
 	return after
 }
 
-// eventRecord is the time and the message of an event.
 type eventRecord struct {
 	at   time.Time
 	note string
 }
 
-// markEvent returns the last event which reports that the machine was marked for replacement.
 func (m *machinist) markEvent(machine types.UID) eventRecord {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {
@@ -222,7 +207,6 @@ func (m *machinist) markEvent(machine types.UID) eventRecord {
 	})
 }
 
-// lastCheckEvent returns the time of the last event with the given reason about a MachineHealthCheck.
 func (m *machinist) lastCheckEvent(reason string) time.Time {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {

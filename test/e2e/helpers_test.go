@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// commonName returns the common name of a PEM-encoded certificate request.
 func commonName(request []byte) string {
 	block, _ := pem.Decode(request)
 	if block == nil {
@@ -24,8 +23,8 @@ func commonName(request []byte) string {
 	return csr.Subject.CommonName
 }
 
-// eventually calls check until it returns true. Use it for states that cannot be watched. check also returns a text
-// that describes the current state.
+// eventually calls check until it returns true, for states that cannot be watched. check also describes the current
+// state.
 func eventually(t *testing.T, what string, check func() (bool, string)) {
 	t.Helper()
 	deadline := time.After(env.Patience)

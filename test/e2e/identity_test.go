@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The first process records its cluster ID, even if a record with the ID of another installation already exists.
+// The first process records its cluster ID, even if a record of another installation exists.
 //
 // Rule: cluster-id-recorded.
 func TestFirstProcessRecordsClusterID(t *testing.T) {
@@ -54,7 +54,7 @@ func TestFirstProcessRecordsClusterID(t *testing.T) {
 		}
 	}
 
-	// If the recorded ID differs from the ID of a process, the process must report this and must do nothing in the cloud.
+	// A process whose ID differs from the recorded one must report this and leave the cloud alone.
 	other := &corev1.ConfigMap{}
 	other.Namespace, other.Name = key.Namespace, key.Name
 	if err := m.control.Patch(context.Background(), other,

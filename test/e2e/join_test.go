@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Nodes join only by means of their user data.
+// Nodes join only with the information in their user data.
 //
 // Rule: token-deleted-when-running.
 func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
@@ -52,7 +52,7 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 			t.Errorf("no certificate for node %s was requested with a bootstrap token", node.Name)
 		}
 	}
-	// A machine that has joined does not need its token any more.
+	// A machine that has joined no longer needs its token.
 	secrets := &corev1.SecretList{}
 	if err := m.target.List(context.Background(), secrets, client.InNamespace("kube-system")); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,6 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 	}
 }
 
-// requestedByToken reports whether the node's certificate was requested with a bootstrap token.
 func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node string) bool {
 	user := regexp.MustCompile(`^system:bootstrap:[a-z0-9]{6}$`)
 	for _, csr := range csrs {
@@ -77,7 +76,7 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 	return false
 }
 
-// Kubelets do not set their provider IDs. Without a cloud controller, Machinist sets the provider IDs of the Nodes.
+// Kubelets do not set provider IDs. Without a cloud controller, Machinist sets them.
 //
 // Rule: node-paired-by-token.
 func TestNodesWithoutProviderIDJoin(t *testing.T) {
@@ -112,7 +111,7 @@ func TestNodesWithoutProviderIDJoin(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// The same fleet with an unknown token must not join. If it joined, the tests above would prove nothing.
+// The same fleet must not join with an unknown token. Otherwise, the tests above would prove nothing.
 func TestInstanceWithWrongTokenDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -149,7 +148,7 @@ func TestInstanceWithWrongTokenDoesNotJoin(t *testing.T) {
 	if len(nodes.Items) != 0 {
 		t.Errorf("%d nodes registered with a wrong token", len(nodes.Items))
 	}
-	// The machine can be deleted although it never joined.
+	// A machine that never joined can be deleted.
 	m.scale(0)
 	m.awaitNoMachines()
 	if n := m.countLive(); n != 0 {

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Users change a rollout halfway. Each rollout replaces 6 machines of one class with machines of another class. It
-// replaces 2 machines at a time, until pods with a PodDisruptionBudget block it.
+// Users change rollouts halfway. Each rollout replaces 6 machines, 2 at a time, until pods with a PodDisruptionBudget
+// block it.
 //
 // Rules: scale-during-rollout-in-proportion, failing-revision-stops, rollback-reuses-set,
 // pause-stops-rollout-not-scaling, outdated-node-taints.
@@ -46,7 +46,7 @@ func TestRolloutsAreChangedHalfway(t *testing.T) {
 	m.awaitClasses("the old machines that were being deleted are gone, and the others remain",
 		map[string]int{examples.SmallClass: 4, examples.LargeClass: 4})
 	m.kubectl("scale", "md/workers", "--replicas=8")
-	// 8 replicas and a surge of 2, divided in proportion.
+	// 8 replicas and a surge of 2 are divided in proportion.
 	m.awaitClasses("both revisions grow", map[string]int{examples.SmallClass: 5, examples.LargeClass: 5})
 	contains(t, m.kubectl("describe", "md/workers"), "DeploymentPaused")
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"paused":false}}`)
@@ -119,15 +119,14 @@ func TestRolloutsAreChangedHalfway(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// rollTo changes the class of the deployment.
 func (m *machinist) rollTo(class string) {
 	m.t.Helper()
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		class+`"}}}}}`)
 }
 
-// rollHalfway rolls out another class to 6 running machines until pods of an app block the rollout. At this point, 2
-// old machines are being deleted, 4 old machines remain, and 4 new machines are running.
+// rollHalfway rolls out another class to 6 running machines until the pods of an app block the rollout. Then 2 old
+// machines are being deleted, 4 old machines remain, and 4 new machines run.
 func (m *machinist) rollHalfway(app, class string) {
 	m.t.Helper()
 	machines := m.awaitRunning(6)
@@ -142,8 +141,6 @@ func (m *machinist) rollHalfway(app, class string) {
 	m.awaitMarks(map[string]int{old: 4})
 }
 
-// awaitClasses waits until each class has the wanted number of running machines. The key "deleting" stands for the
-// machines that are being deleted.
 func (m *machinist) awaitClasses(what string, want map[string]int) {
 	m.t.Helper()
 	m.await(fmt.Sprintf("%s: %v", what, want), func(machines []v1beta1.Machine) bool {
@@ -181,16 +178,12 @@ func living(machines []v1beta1.Machine) (n int) {
 	return n
 }
 
-// awaitRolledOut waits until the deployment reports that its rollout is complete, and until each class has the wanted
-// number of marked Nodes.
 func (m *machinist) awaitRolledOut(marked map[string]int) {
 	m.t.Helper()
 	m.kubectl("wait", "md/workers", "--for=condition=RollingOut=False", "--timeout=60s")
 	m.awaitMarks(marked)
 }
 
-// awaitMarks waits until each class has the wanted number of Nodes that are marked as outdated. It ignores machines
-// that are being deleted.
 func (m *machinist) awaitMarks(want map[string]int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("the numbers of marked nodes are %v", want), func() (bool, string) {
@@ -214,7 +207,6 @@ func (m *machinist) awaitMarks(want map[string]int) {
 	})
 }
 
-// apply applies a manifest with kubectl.
 func (m *machinist) apply(manifest string) {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "manifest.yaml")
@@ -224,7 +216,6 @@ func (m *machinist) apply(manifest string) {
 	m.kubectl("apply", "-f", path)
 }
 
-// classManifest returns a class that differs from the class of the example only in its name and instance type.
 func classManifest(name, instanceType string) string {
 	return strings.NewReplacer("NAME", name, "TYPE", instanceType, "CREDENTIALS", examples.CredentialsSecret, "USERDATA", examples.UserDataSecret).Replace(`
 apiVersion: machinist.dev/v1beta1

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// kubectl runs kubectl in the control cluster, and fails the test if kubectl fails.
 func (m *machinist) kubectl(args ...string) string {
 	m.t.Helper()
 	out, err := m.tryKubectl(args...)
@@ -23,7 +22,6 @@ func (m *machinist) kubectl(args ...string) string {
 	return out
 }
 
-// tryKubectl runs kubectl in the control cluster, and returns its error.
 func (m *machinist) tryKubectl(args ...string) (string, error) {
 	m.t.Helper()
 	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace},
@@ -41,7 +39,6 @@ func contains(t *testing.T, text string, wanted ...string) {
 	}
 }
 
-// The commands of kubectl must work with a fleet.
 func TestKubectlCommandsWork(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -57,7 +54,7 @@ func TestKubectlCommandsWork(t *testing.T) {
 	m.kubectl("scale", "md/workers", "--replicas=3")
 	m.awaitRunning(3)
 
-	// The patch has the same effect as kubectl edit, but does not need an editor.
+	// This patch has the effect of kubectl edit, but needs no editor.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		examples.LargeClass+`"}}}}}`)
 	m.await("three machines of the other class", func(machines []v1beta1.Machine) bool {
@@ -74,7 +71,7 @@ func TestKubectlCommandsWork(t *testing.T) {
 	contains(t, m.kubectl("describe", machine), "Launched", "Registered", "NodeHealthy", "Phase:                Running",
 		"Events:", "The machine is a Ready node.")
 
-	// A missing class is reported, and does not harm the existing machines.
+	// A missing class is reported and does not harm existing machines.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p",
 		`{"spec":{"template":{"spec":{"classRef":{"name":"missing"}}}}}`)
 	machines := m.await("a machine without its class", func(machines []v1beta1.Machine) bool {

@@ -24,17 +24,17 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// workers is the number of machines that the provider processes at the same time in these tests. At any moment, at most
-// this number of calls have passed the check of the fence and are still running.
+// workers is the number of machines that a provider process handles concurrently. So at most this many calls have
+// passed the check of the fence and still run.
 const workers = 4
 
-// changeRecorder is a proxy between a provider process and the cloud. It records the times of changes.
+// changeRecorder is a proxy between a provider process and the cloud. changeRecorder records when the provider changes
+// the cloud.
 type changeRecorder struct {
 	mu      sync.Mutex
 	changes []time.Time
 }
 
-// serve starts the proxy for a cloud, and returns its URL.
 func (w *changeRecorder) serve(t *testing.T, cloud string) string {
 	to, err := url.Parse(cloud)
 	if err != nil {
@@ -65,7 +65,8 @@ func (w *changeRecorder) changesSince(since time.Time) int {
 	return n
 }
 
-// A leader that was frozen for longer than its lease duration resumes while another process leads. It must not act.
+// A leader is frozen for longer than its lease duration and resumes while another process leads. The frozen leader must
+// not act.
 //
 // Rule: lease-counts-from-send.
 func TestFrozenLeaderDoesNotActAfterResume(t *testing.T) {
@@ -115,7 +116,7 @@ func TestFrozenLeaderDoesNotActAfterResume(t *testing.T) {
 	}
 }
 
-// If a Lease gets another holder, the process has lost the Lease, even if the Lease would not have expired yet.
+// A process has lost its Lease as soon as the Lease has another holder, even before the Lease expires.
 //
 // Rule: lease-counts-from-send.
 func TestLeaderEndsWhenLeaseIsStolen(t *testing.T) {
@@ -153,7 +154,6 @@ func TestLeaderEndsWhenLeaseIsStolen(t *testing.T) {
 	}
 }
 
-// stealLeaseOf sets another holder in the Lease of a program.
 func (m *machinist) stealLeaseOf(name string) {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -176,7 +176,6 @@ func signal(t *testing.T, p *child.Process, s syscall.Signal) {
 	}
 }
 
-// awaitFencedExit waits until the process has ended because it lost its Lease.
 func awaitFencedExit(t *testing.T, p *child.Process) {
 	t.Helper()
 	select {

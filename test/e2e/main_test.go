@@ -14,17 +14,16 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// grants is the name of an environment variable. It contains the folder in which each test records the
-// grants of the roles that it used. If it is not set, a temporary folder is used. Records that already exist in the
-// folder count too, so the tests can be divided into several runs. A final run with -run '^$' then reports the grants
-// that no run used.
+// grants is an environment variable with the folder in which each test records the grants that it used. The default is
+// a temporary folder. Existing records count too, so several runs can share the tests. A final run with -run '^$'
+// reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
-// full reports whether the slow tests run too, and whether the other tests use more machines.
+// full reports whether the slow tests run, and whether the other tests use more machines.
 func full() bool { return os.Getenv("FULL") == "1" }
 
-// onlyInFull skips a slow test unless FULL=1 is set. The argument similar contains the names of tests that always run
-// and check almost the same.
+// onlyInFull skips a slow test unless FULL=1. The parameter similar names tests that always run and check almost the
+// same.
 func onlyInFull(t *testing.T, similar string) {
 	t.Helper()
 	if !full() {

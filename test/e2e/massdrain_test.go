@@ -18,17 +18,16 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Even if many drains are blocked, machines must still be created. When the budgets allow the evictions, all draining
+// Many blocked drains must not delay the creation of machines. When the budgets allow the evictions, all draining
 // machines are deleted.
 func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	t.Parallel()
-	draining := 80 // The provider processes 32 machines at the same time.
+	draining := 80 // More than the 32 machines that the provider handles concurrently.
 	if full() {
 		draining = 200
 	}
 	const (
-		created = 5
-		// podsOfApp is the number of pods for each budget, similar to the pods of one workload.
+		created   = 5
 		podsOfApp = 10
 	)
 	m := start(t, stack.Options{})
@@ -88,7 +87,6 @@ func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	m.wantNothingLeft(draining + created)
 }
 
-// blockedDrains returns the number of machines that are being deleted and whose drain a budget blocks.
 func blockedDrains(machines []v1beta1.Machine) int {
 	n := 0
 	for i := range machines {
@@ -101,7 +99,6 @@ func blockedDrains(machines []v1beta1.Machine) int {
 	return n
 }
 
-// addDeployment creates another deployment that uses the class of the example's deployment.
 func (m *machinist) addDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{
@@ -114,7 +111,6 @@ func (m *machinist) addDeployment(name string, replicas int32) {
 	m.create(d)
 }
 
-// scaleDeployment sets the replicas of the deployment with the given name.
 func (m *machinist) scaleDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{}

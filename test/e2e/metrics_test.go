@@ -19,23 +19,22 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Both processes authenticate and authorize readers of their metrics in the control cluster. When the control cluster
-// is unreachable, they serve no metrics but continue to run.
+// Both processes check in the control cluster who may read their metrics. While the control cluster is unreachable,
+// they serve no metrics but continue to run.
 //
 // Rule: metrics-need-authorization.
 func TestMetricsRequireAuthorization(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	args := func(program string) []string {
-		// The Lease must not expire while the API server is unreachable, because the process would end.
+		// The Lease must outlast the outage of the API server, because a process without its Lease ends.
 		return []string{"--metrics-bind-address=" + addresses[program],
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m"}
 	}
 	m := start(t, stack.Options{ManagerArgs: args(stack.Manager), ProviderArgs: args(stack.Provider)})
 	newAccount(t, m.control, "stranger", false)
 	newAccount(t, m.control, "prometheus", true)
-	// The processes cache each decision about a token for a while. Therefore, prepare a token that the processes have not
-	// received yet.
+	// The processes cache each decision about a token for a while, so prepare a token that they have not seen.
 	unseen := newToken(t, m.control, "prometheus")
 
 	for program, address := range addresses {
@@ -45,7 +44,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			// An error about an untrusted certificate also shows that the process is serving.
+			// An untrusted certificate also shows that the process serves.
 			return err == nil || strings.Contains(err.Error(), "x509"), fmt.Sprint(err)
 		})
 		wantStatus(t, program+" without a token", url, "", http.StatusUnauthorized)
@@ -98,7 +97,6 @@ func wantStatus(t *testing.T, what, url, token string, want int) string {
 	return body
 }
 
-// newAccount creates a ServiceAccount. If mayRead is true, the account gets the role for reading metrics.
 func newAccount(t *testing.T, c client.Client, name string, mayRead bool) {
 	t.Helper()
 	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
@@ -117,7 +115,6 @@ func newAccount(t *testing.T, c client.Client, name string, mayRead bool) {
 	}
 }
 
-// newToken returns a new token of a ServiceAccount.
 func newToken(t *testing.T, c client.Client, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// abortedIn lists phases in which a migration is aborted. killed is the phase in which the migrator is killed, if any.
-// The abort in the last of these phases has the most work to undo.
+// abortedIn lists the phases in which a migration is aborted, and the phase in which the migrator is killed, if any.
+// The last abort has the most work to undo.
 var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationPlanning, ""},
 	{v1beta1.MigrationFencing, v1beta1.MigrationFencing},
@@ -32,8 +32,8 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationAdopted, v1beta1.MigrationAborting},
 }
 
-// A migration can be aborted in every phase. After each abort, the old controller must find everything in the state in
-// which it was before, and must continue to work. All aborts use the same fleet, each with another Migration.
+// A migration can be aborted in every phase. After an abort, everything must be as before, and the old controller must
+// continue to work. All aborts use the same fleet.
 //
 // Rules: migration-abort-restores.
 func TestMigrationAbortsInEveryPhase(t *testing.T) {
@@ -83,7 +83,7 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 				m.wantNothingOfMachinist()
 				m.wantUndisturbed(w)
 				if at.phase == v1beta1.MigrationPlanning {
-					continue // The old controller was never stopped.
+					continue // The old controller still runs.
 				}
 				f.awaitSettled(machines)
 				if changes := f.changes(); len(changes) > 0 {
@@ -99,7 +99,7 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 	}
 }
 
-// wantOldControllerWorks fails the test unless the old controller deletes the instance of a machine that is deleted.
+// wantOldControllerWorks requires that the old controller deletes the instance of a deleted machine.
 func (m *migration) wantOldControllerWorks() {
 	m.t.Helper()
 	machine := m.someMachine()
@@ -123,8 +123,8 @@ func (m *migration) wantOldControllerWorks() {
 	}
 }
 
-// allowMachines creates a quota of n Machines, so that a migration stops after it has created some of the copies. A
-// negative n removes the limit.
+// allowMachines creates a quota of n Machines, so that a migration stops between two copies. A negative n removes the
+// quota.
 func (m *migration) allowMachines(n int64) {
 	m.t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machines"}}
@@ -146,7 +146,6 @@ func (m *migration) allowMachines(n int64) {
 	})
 }
 
-// wantIrrevocable fails the test unless the API server refuses an abort of the migration.
 func (m *migration) wantIrrevocable() {
 	m.t.Helper()
 	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}

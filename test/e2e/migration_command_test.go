@@ -39,7 +39,6 @@ func TestMigrationByCommandLine(t *testing.T) {
 	m.awaitRunning(machines)
 }
 
-// wantOutput runs a command of machinist, and fails the test unless the command succeeds and prints a text.
 func (f *oldFleet) wantOutput(text string, args ...string) {
 	f.t.Helper()
 	if out := f.command(args...); !strings.Contains(out, text) {

@@ -35,18 +35,13 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldGroup describes an installation of an old system.
 type oldGroup struct {
-	// namespace contains its objects. It is "" for cluster-scoped objects.
 	namespace string
-	// workload is the Deployment of its controller. leases are the names of its Leases in the same namespace.
-	workload types.NamespacedName
-	leases   []string
-	// manifests is the name of a file in testdata/migration. It contains the objects that an administrator created.
+	workload  types.NamespacedName
+	leases    []string
 	manifests string
 }
 
-// oldGroups are the systems whose fleets the tests migrate.
 var oldGroups = map[string]oldGroup{
 	provider.SourceMachineK8s:  kubermatic("", "machine.k8s.io.yaml"),
 	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
@@ -75,34 +70,24 @@ func kubermatic(namespace, manifests string) oldGroup {
 		workload: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: name}}
 }
 
-// oldWeb is the name of a user's Deployment, whose pods run on the fleet.
 var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
 
 const (
-	// oldAccount is the Secret in kube-system with the token of the cloud account.
 	oldAccount = "old-account"
-	// oldJoiners is the user group of the bootstrap token of the old instances.
 	oldJoiners = "system:bootstrappers:old-fleet"
 	oldToken   = "0ldflt.0123456789abcdef"
-	// oldWebhook is the name of a webhook configuration of the old system.
 	oldWebhook = "old-webhook"
 )
 
-// oldFleet is a fleet of an old system, with a stand-in for its controller.
 type oldFleet struct {
 	*machinist
 	oldGroup
-	group      string
-	controller *child.Process
-	// logStart is the number of the first log line after the last start of the controller. logRead is the number of the
-	// first log line that awaitSettled and awaitLog have not read yet.
+	group             string
+	controller        *child.Process
 	logStart, logRead int
-	// before is the state of the fleet immediately after the controller had created it.
-	before fleetState
+	before            fleetState
 }
 
-// oldFleet installs an old system next to Machinist. It returns when n machines have become Nodes and the controller
-// has nothing left to do.
 func (m *machinist) oldFleet(group string, n int) *oldFleet {
 	m.t.Helper()
 	f := &oldFleet{machinist: m, oldGroup: oldGroups[group], group: group}
@@ -124,7 +109,7 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 		}
 	}
 	for _, o := range f.objects(n) {
-		// The API server serves a new CRD only after a short delay.
+		// The API server serves a new CRD after a short delay.
 		eventually(m.t, "the API server accepts "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
 			err := m.control.Create(context.Background(), o)
 			return err == nil, fmt.Sprint(err)
@@ -141,7 +126,6 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 	return f
 }
 
-// objects returns the objects that an administrator created for n machines.
 func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	f.t.Helper()
 	names := make([]string, n)
@@ -166,14 +150,13 @@ func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// buildController builds the stand-in and prepares its process.
 func (f *oldFleet) buildController() {
 	f.t.Helper()
 	path := filepath.Join(f.Dir(), "old-controller")
 	if out, err := exec.Command("go", "build", "-o", path, "../standin/cmd").CombinedOutput(); err != nil {
 		f.t.Fatalf("build the stand-in: %v\n%s", err, out)
 	}
-	// The controller gets all permissions, so that only the fence of the migration can stop it.
+	// The controller gets all permissions, so only the fence of the migration can stop it.
 	config, err := f.Control.UserConfig("old-controller", "system:masters")
 	if err == nil {
 		err = controlplane.WriteKubeconfig(path+".kubeconfig", config)
@@ -204,7 +187,6 @@ func (f *oldFleet) buildController() {
 	})
 }
 
-// userData returns the user data with which an instance joins the target cluster.
 func (f *oldFleet) userData() []byte {
 	return fmt.Appendf(nil, `#cloud-config
 write_files:
@@ -219,7 +201,6 @@ write_files:
 `, f.Target.Endpoint(), base64.StdEncoding.EncodeToString(f.Target.CA()), oldToken)
 }
 
-// bindOldJoiners binds a role to the group of the old instances.
 func bindOldJoiners(name, role string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-" + name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -236,7 +217,6 @@ func bootstrapSecret() *corev1.Secret {
 	}
 }
 
-// newDeployment returns a Deployment whose pods the simulated kubelets run.
 func newDeployment(name types.NamespacedName, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name.Name}
 	return &appsv1.Deployment{
@@ -247,7 +227,6 @@ func newDeployment(name types.NamespacedName, replicas int32) *appsv1.Deployment
 	}
 }
 
-// awaitPods waits until all pods of Deployments are ready.
 func (f *oldFleet) awaitPods(names ...types.NamespacedName) {
 	f.t.Helper()
 	for _, name := range names {
@@ -260,7 +239,6 @@ func (f *oldFleet) awaitPods(names ...types.NamespacedName) {
 	}
 }
 
-// killController kills the controller.
 func (f *oldFleet) killController() {
 	f.t.Helper()
 	if err := f.controller.Kill(); err != nil {
@@ -268,7 +246,7 @@ func (f *oldFleet) killController() {
 	}
 }
 
-// startController starts the controller. It does not wait until the controller leads, because a fence may prevent that.
+// startController starts the controller without waiting for its leadership, because a fence may prevent it.
 func (f *oldFleet) startController() {
 	f.t.Helper()
 	f.logStart = len(f.log())
@@ -278,7 +256,6 @@ func (f *oldFleet) startController() {
 	}
 }
 
-// log returns all lines that the controller has written since its first start.
 func (f *oldFleet) log() []string {
 	f.t.Helper()
 	content, err := os.ReadFile(f.controller.LogPath())
@@ -288,7 +265,6 @@ func (f *oldFleet) log() []string {
 	return slices.Collect(strings.Lines(string(content)))
 }
 
-// changes returns the changes that the controller has made or tried to make since its last start.
 func (f *oldFleet) changes() []string {
 	f.t.Helper()
 	return slices.DeleteFunc(f.log()[f.logStart:], func(line string) bool {
@@ -296,14 +272,13 @@ func (f *oldFleet) changes() []string {
 	})
 }
 
-// awaitSettled waits until the controller leads and has settled: it has nothing left to do for its n machines. If
-// awaitSettled is called again, it waits until the controller has settled again after further work.
+// awaitSettled waits until the controller leads and has nothing left to do for its n machines. A repeated call waits
+// for the next time.
 func (f *oldFleet) awaitSettled(n int) {
 	f.t.Helper()
 	f.awaitLog(fmt.Sprintf("msg=settled machines=%d\n", n))
 }
 
-// awaitLog waits for a log line of the controller. It skips the lines that awaitSettled or awaitLog has already read.
 func (f *oldFleet) awaitLog(text string) {
 	f.t.Helper()
 	eventually(f.t, "the old controller logs "+text, func() (bool, string) {
@@ -314,7 +289,6 @@ func (f *oldFleet) awaitLog(text string) {
 	})
 }
 
-// scaleWorkload changes the replicas of the Deployment of the old controller.
 func (f *oldFleet) scaleWorkload(replicas int) {
 	f.t.Helper()
 	workload := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.workload.Name}}
@@ -324,8 +298,8 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// breakWebhook registers an admission webhook of the old system that has no server. The failure policy of the webhook
-// is Fail, so no old object can be updated or deleted.
+// breakWebhook registers an admission webhook of the old system without a server. Its failure policy is Fail, so no old
+// object can be updated or deleted.
 func (f *oldFleet) breakWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone

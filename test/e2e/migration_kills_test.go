@@ -20,7 +20,7 @@ import (
 )
 
 // The migrators and the old controller are killed at random moments, and the old controller is scaled up again. The
-// fleet must still be migrated exactly once, and no machine may be disturbed.
+// fleet must be migrated exactly once, without any disturbance of its machines.
 //
 // Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on,
 // migration-removes-old-webhooks.
@@ -33,7 +33,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(1) // A fixed seed gives the same moments in each run, so that no run fails by chance.
+			seed := uint64(1) // The seed is fixed, so that no run fails by chance.
 			if full() {
 				seed = rand.Uint64()
 			}
@@ -54,7 +54,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			m.setStage(v1beta1.MigrationCommit)
 			m.killUntil(random, kills, v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
-			if group != provider.SourceOpenShift { // The operator of OpenShift would create the CRDs again.
+			if group != provider.SourceOpenShift { // The operator of OpenShift would restore the CRDs.
 				m.wantNoOldKinds()
 			}
 			m.wantNoOldWebhook()
@@ -68,9 +68,8 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// In each phase, killUntil kills some of the processes at random moments. The parameter kills is the number of kills in
-// each phase. It returns after the kills in the last phase. The parameter end is this phase. If a phase is very short,
-// a kill may happen only in the next phase.
+// killUntil kills processes at random moments, the given number of times in each phase, until the phase end. If a phase
+// is short, a kill may fall into the next phase.
 func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
 	m.t.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}
@@ -98,7 +97,6 @@ func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.Migratio
 	}
 }
 
-// wantDistinctInstances fails the test if two Machines have the same instance.
 func (m *migration) wantDistinctInstances() {
 	m.t.Helper()
 	by := map[string]string{}
@@ -110,7 +108,6 @@ func (m *migration) wantDistinctInstances() {
 	}
 }
 
-// wantDeploymentWorks fails the test unless Machinist can roll out, scale and delete the deployment.
 func (m *migration) wantDeploymentWorks() {
 	m.t.Helper()
 	all, d := len(m.machineList()), m.deployment()

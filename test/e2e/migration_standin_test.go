@@ -21,9 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// The tests of migrations rely on the stand-in for the old controller, so this test checks the stand-in. When the
-// stand-in is restarted, it must change nothing in a settled fleet. When a machine is deleted, the stand-in must delete
-// the machine's instance and create a new one.
+// The migration tests rely on the stand-in for the old controller. A restarted stand-in must change nothing in a
+// settled fleet. The stand-in must also delete the instance of a deleted machine and create a new one.
 func TestStandInManagesOldFleet(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
@@ -68,7 +67,7 @@ func TestStandInManagesOldFleet(t *testing.T) {
 					t.Errorf("instance %s of the deleted machine still exists", id)
 				}
 			}
-			// The functions that compare fleets must detect everything that has happened to this machine.
+			// The comparison of fleets must detect everything that has happened to this machine.
 			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
 			contains(t, strings.Join(f.differences(), "\n"), "the cloud was asked", "Node "+machine.GetName()+" is gone",
 				" of "+machine.GetName()+" is gone")
@@ -77,8 +76,8 @@ func TestStandInManagesOldFleet(t *testing.T) {
 	}
 }
 
-// A migration must stop an old controller both by scaling its workload to 0 and by taking its Lease. The controller
-// only checks whether the holder renews the Lease, and ignores the lease duration in it.
+// A migration stops an old controller in two ways: it scales the workload to 0, and it takes the Lease. The controller
+// only checks whether the holder renews the Lease, whatever the lease duration is.
 func TestStandInStopsWithoutWorkloadOrLease(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
@@ -116,7 +115,6 @@ func TestStandInStopsWithoutWorkloadOrLease(t *testing.T) {
 	f.awaitLog("msg=leads")
 }
 
-// wantConvertible fails the test if an object of the fleet cannot be migrated.
 func (f *oldFleet) wantConvertible() {
 	f.t.Helper()
 	system := source.Systems()[f.group]
@@ -131,7 +129,7 @@ func (f *oldFleet) wantConvertible() {
 	}
 }
 
-// If an old system deletes orphans, its stand-in deletes an instance whose Machine no longer exists.
+// If an old system deletes orphans, its stand-in also deletes instances without a Machine.
 func TestStandInDeletesOrphans(t *testing.T) {
 	onlyInFull(t, "the scenarios of migrations in the deterministic world")
 	t.Parallel()

@@ -21,19 +21,14 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// fleetState is the state of a fleet that a migration must not change.
 type fleetState struct {
-	// instances contains all instances that are not terminated, by ID.
 	instances map[string]simcloud.Record
-	// changes counts the calls that created, deleted or updated instances, by operation. Changes of tags do not count.
+	// changes counts the calls that created, deleted or updated instances, by operation. Tag changes do not count.
 	changes map[string]int
-	// nodes are the Nodes by name.
-	nodes map[string]corev1.Node
-	// objects are the old objects as JSON, by kind, namespace and name.
+	nodes   map[string]corev1.Node
 	objects map[string]string
 }
 
-// state reads the state of the fleet.
 func (f *oldFleet) state() fleetState {
 	f.t.Helper()
 	s := fleetState{instances: map[string]simcloud.Record{}, changes: map[string]int{}, nodes: map[string]corev1.Node{},
@@ -61,7 +56,6 @@ func (f *oldFleet) state() fleetState {
 	return s
 }
 
-// oldObjects reads the objects of the old system.
 func (f *oldFleet) oldObjects() map[string]string {
 	f.t.Helper()
 	all := map[string]string{}
@@ -77,7 +71,6 @@ func (f *oldFleet) oldObjects() map[string]string {
 	return all
 }
 
-// kinds returns the kinds of the old system.
 func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	for _, crd := range sources.CRDs(f.group) {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -88,7 +81,6 @@ func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	return all
 }
 
-// list reads the old objects of a kind. If the CRD does not exist, it returns no objects.
 func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	f.t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -100,7 +92,6 @@ func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructure
 	return list.Items
 }
 
-// someMachine returns an old Machine. If some of the Machines belong to a set, it returns one of them.
 func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	f.t.Helper()
 	for _, kind := range f.kinds() {
@@ -114,8 +105,8 @@ func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	return nil
 }
 
-// wantUnchanged fails the test if the instances and Nodes have changed. It ignores tags of instances, and compares only
-// the identity and the state of Nodes.
+// wantUnchanged requires that the instances and Nodes are the same. wantUnchanged ignores the tags of instances, and
+// compares only the identity and state of Nodes.
 func (f *oldFleet) wantUnchanged() {
 	f.t.Helper()
 	if all := f.differences(); len(all) > 0 {
@@ -156,7 +147,6 @@ func (f *oldFleet) differences() (all []string) {
 	return all
 }
 
-// wantOldObjects fails the test if an old object has been changed, created or deleted.
 func (f *oldFleet) wantOldObjects() {
 	f.t.Helper()
 	if all := f.oldDifferences(); len(all) > 0 {

@@ -31,16 +31,13 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// migration is a migration of the fleet of an old system.
 type migration struct {
 	*oldFleet
-	name string
-	// migrators are processes that compete for one Lease.
+	name      string
 	migrators []*child.Process
 	userData  *v1beta1.UserDataRef
 }
 
-// migrate creates a Migration and starts its migrator.
 func (f *oldFleet) migrate() *migration {
 	f.t.Helper()
 	m := f.startMigrators(1)
@@ -48,12 +45,11 @@ func (f *oldFleet) migrate() *migration {
 	return m
 }
 
-// migratorLease contains flags that allow another migrator to take over soon. The lease duration is long enough for a
-// busy machine, because a migrator that has lost its Lease ends and is not restarted.
+// migratorLease contains flags for a quick takeover. The lease duration still suits a busy computer, because a migrator
+// that has lost its Lease ends and is not restarted.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
 
-// startMigrators starts n migrators. Their short intervals are suitable for a single API server and a fast cloud.
 func (f *oldFleet) startMigrators(n int) *migration {
 	f.t.Helper()
 	m := &migration{oldFleet: f, userData: f.newUserData()}
@@ -81,7 +77,6 @@ func (f *oldFleet) startMigrators(n int) *migration {
 	return m
 }
 
-// createMigration creates a Migration of the fleet.
 func (m *migration) createMigration(name string) {
 	f := m.oldFleet
 	f.t.Helper()
@@ -98,7 +93,7 @@ func (m *migration) createMigration(name string) {
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
 	}
 	if f.namespace == "" {
-		// If the machines are cluster-scoped, the workload determines the namespace of the Leases.
+		// For cluster-scoped machines, the namespace of the workload determines the namespace of the Leases.
 		object.Spec.SourceNamespace = f.workload.Namespace
 	}
 	if err := f.control.Create(context.Background(), object); err != nil {
@@ -106,7 +101,6 @@ func (m *migration) createMigration(name string) {
 	}
 }
 
-// restart kills processes and starts them again.
 func (m *migration) restart(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
@@ -121,7 +115,6 @@ func (m *migration) restart(processes ...*child.Process) {
 	}
 }
 
-// newUserData creates the Secret with the user data of new machines, for fleets whose old system generated user data.
 func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	f.t.Helper()
 	objects, err := examples.Fleet()
@@ -141,7 +134,6 @@ func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	return nil
 }
 
-// awaitMigration waits until done returns true for the migration.
 func (m *migration) awaitMigration(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	m.t.Helper()
 	var found v1beta1.Migration
@@ -164,7 +156,6 @@ func describeMigration(m *v1beta1.Migration) string {
 	return strings.Join(append(lines, m.Status.Troubles...), "\n")
 }
 
-// awaitPlan waits for the plan and returns the codes of the losses that the plan contains.
 func (m *migration) awaitPlan() (losses []string) {
 	m.t.Helper()
 	plan := m.awaitMigration("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
@@ -180,7 +171,6 @@ func (m *migration) awaitPlan() (losses []string) {
 	return losses
 }
 
-// setStage sets the stage. If the write conflicts with another write, setStage tries again.
 func (m *migration) setStage(stage v1beta1.MigrationStage, accept ...string) {
 	m.t.Helper()
 	eventually(m.t, "the stage is set to "+string(stage), func() (bool, string) {
@@ -195,7 +185,6 @@ func (m *migration) setStage(stage v1beta1.MigrationStage, accept ...string) {
 	})
 }
 
-// awaitPhase waits for a phase.
 func (m *migration) awaitPhase(phase v1beta1.MigrationPhase) {
 	m.t.Helper()
 	began := time.Now()
@@ -203,7 +192,6 @@ func (m *migration) awaitPhase(phase v1beta1.MigrationPhase) {
 	m.t.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
 }
 
-// wantNoOldKinds fails the test if old objects, or CRDs of the old system, still exist.
 func (m *migration) wantNoOldKinds() {
 	m.t.Helper()
 	for _, kind := range m.kinds() {
@@ -224,7 +212,6 @@ func (m *migration) wantNoOldKinds() {
 	}
 }
 
-// wantNoOldWebhook fails the test if the admission webhook of the old system still exists.
 func (m *migration) wantNoOldWebhook() {
 	m.t.Helper()
 	list := &admissionv1.ValidatingWebhookConfigurationList{}
@@ -238,8 +225,6 @@ func (m *migration) wantNoOldWebhook() {
 	}
 }
 
-// wantNothingOfMachinist fails the test if something that the migration created still exists: objects, tags of
-// instances, or annotations of Nodes.
 func (m *migration) wantNothingOfMachinist() {
 	m.t.Helper()
 	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{},
@@ -267,7 +252,6 @@ func (m *migration) wantNothingOfMachinist() {
 	}
 }
 
-// wantUndisturbed fails the test if the fleet was disturbed or has changed.
 func (m *migration) wantUndisturbed(w *fleetWatch) {
 	m.t.Helper()
 	if seen := w.disturbances(); len(seen) > 0 {
@@ -302,7 +286,7 @@ func TestMigrationAdoptsFleet(t *testing.T) {
 			m.setStage(v1beta1.MigrationCommit)
 			m.awaitPhase(v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
-			if group != provider.SourceOpenShift { // The operator of OpenShift would create the CRDs again.
+			if group != provider.SourceOpenShift { // The operator of OpenShift would restore the CRDs.
 				m.wantNoOldKinds()
 			}
 			m.wantNoOldWebhook()
@@ -312,8 +296,6 @@ func TestMigrationAdoptsFleet(t *testing.T) {
 	}
 }
 
-// wantManaged fails the test unless Machinist manages the fleet: it deletes the instance of a deleted machine, and
-// replaces the machine if a set owns it.
 func (m *migration) wantManaged() {
 	m.t.Helper()
 	machines := m.machineList()
@@ -341,13 +323,11 @@ func (m *migration) machineList() []v1beta1.Machine {
 	return list.Items
 }
 
-// tryDeleteOld sends a dry-run deletion of an old object, and returns the error of the API server.
 func (m *migration) tryDeleteOld() error {
 	object := m.someMachine()
 	return m.control.Delete(context.Background(), object, client.DryRunAll)
 }
 
-// wantRefused fails the test unless the error is a rejection by the policy of the migration.
 func (m *migration) wantRefused(what string, err error) {
 	m.t.Helper()
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) ||
@@ -396,7 +376,6 @@ func TestMigrationProtectsObjects(t *testing.T) {
 	})
 }
 
-// fencedSince waits until the old controller is fenced. It returns the time from which the fence was complete.
 func (m *migration) fencedSince() time.Time {
 	m.t.Helper()
 	o := m.awaitMigration("the fence", func(o *v1beta1.Migration) bool {
@@ -405,7 +384,6 @@ func (m *migration) fencedSince() time.Time {
 	return meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced).LastTransitionTime.Time
 }
 
-// applyOld applies a manifest of the old fleet again, as GitOps tools do from time to time.
 func (m *migration) applyOld() error {
 	for _, o := range m.objects(len(m.before.instances)) {
 		if o.GetKind() != "MachineDeployment" {
@@ -417,8 +395,6 @@ func (m *migration) applyOld() error {
 	return errors.New("the fleet has no deployment")
 }
 
-// takeLease sets another holder in the Lease of the old controller, as an old controller in another cluster or process
-// would do.
 func (m *migration) takeLease() error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.workload.Namespace, Name: m.leases[0]}}
 	return m.control.Patch(context.Background(), lease, client.RawPatch(types.MergePatchType,

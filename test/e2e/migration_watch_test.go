@@ -15,15 +15,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// fleetWatch records what happens to the Nodes of a fleet and to the pods on them. It also finds short disturbances
-// that a later comparison of states would miss.
+// fleetWatch records what happens to the Nodes of a fleet and to their pods. A later comparison of states would miss
+// short disturbances.
 type fleetWatch struct {
 	end  func()
 	lock sync.Mutex
 	seen []string
 }
 
-// watch starts a watch of the fleet's Nodes, and of all pods except the pods of the old controller.
 func (f *oldFleet) watch() *fleetWatch {
 	f.t.Helper()
 	kube, err := kubernetes.NewForConfig(f.Target.Config())
@@ -58,7 +57,6 @@ func (f *oldFleet) watch() *fleetWatch {
 	return w
 }
 
-// keyOf returns the key of a deleted object. The object itself may be unknown.
 func keyOf(object any) string {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -67,7 +65,6 @@ func keyOf(object any) string {
 	return key
 }
 
-// disturbances ends the watch and returns the recorded disturbances with their times.
 func (w *fleetWatch) disturbances() []string {
 	w.end()
 	w.lock.Lock()
@@ -95,8 +92,6 @@ func (w *fleetWatch) pod(f *oldFleet, pod *corev1.Pod) {
 	}
 }
 
-// disturbanceOf compares a Node with its earlier state. It returns a description of the disturbance, or "" if there was
-// none.
 func disturbanceOf(was, is *corev1.Node) string {
 	added := slices.DeleteFunc(slices.Clone(is.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectPreferNoSchedule ||

@@ -25,14 +25,14 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// A fleet moves to another control cluster while its Nodes serve. The command is killed several times, and each new run
+// A fleet moves to another control cluster while its Nodes serve. The command is killed several times, and each run
 // continues the move. No instance and no Node may be disturbed.
 //
 // Rules: move-stops-source-first, move-keeps-instances and move-is-repeatable.
 func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	const size = 50
-	// The checks for orphans are frequent, so that the source performs one in every stage of the move.
+	// Frequent checks for orphans fall into every stage of the move.
 	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: []string{"--orphan-check-period=1s",
 		"--orphan-min-age=1s"}})
 	m.removeDelays()
@@ -126,7 +126,6 @@ func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
 	}
 }
 
-// startSecond starts another control cluster for the same target cluster and cloud.
 func (m *machinist) startSecond() *machinist {
 	m.t.Helper()
 	s, err := m.StartSecond(context.Background())
@@ -151,7 +150,6 @@ func (m *machinist) startSecond() *machinist {
 	return to
 }
 
-// moveCommand prepares the command that moves the fleet to another control cluster.
 func (m *machinist) moveCommand(to *machinist, args ...string) *exec.Cmd {
 	m.t.Helper()
 	args = append([]string{"move", "-n", namespace, "--kubeconfig", m.Control.Kubeconfig(), "--to-kubeconfig",
@@ -159,7 +157,6 @@ func (m *machinist) moveCommand(to *machinist, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(binDir(m.t), "machinist"), args...)
 }
 
-// move moves the fleet, and returns the output of the command.
 func (m *machinist) move(to *machinist, args ...string) string {
 	m.t.Helper()
 	out, err := m.moveCommand(to, args...).CombinedOutput()
@@ -169,8 +166,8 @@ func (m *machinist) move(to *machinist, args ...string) string {
 	return string(out)
 }
 
-// killedMove starts the command that moves the fleet, and kills the command as soon as moment returns true. It reports
-// whether the command was still running at this moment.
+// killedMove starts the command that moves the fleet, and kills it as soon as moment returns true. killedMove reports
+// whether the command was still running.
 func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	m.t.Helper()
 	cmd := m.moveCommand(to)
@@ -197,9 +194,8 @@ func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	return <-ended != nil
 }
 
-// wantOneActor fails the test if both control clusters could act on the same Machine. As soon as the destination has
-// its copy of a Machine, the Machine in the source must be paused. It also fails the test if the source reports
-// orphans.
+// wantOneActor fails the test if both control clusters could act on the same Machine. Once the destination has its
+// copy, the Machine in the source must be paused. The source must not report orphans.
 func (m *machinist) wantOneActor(to *machinist) {
 	m.t.Helper()
 	there := map[string]bool{}
@@ -216,7 +212,6 @@ func (m *machinist) wantOneActor(to *machinist) {
 	}
 }
 
-// wantNoFleet fails the test if something of a fleet is left in the control cluster.
 func (m *machinist) wantNoFleet() {
 	m.t.Helper()
 	left, err := backup.List(context.Background(), m.control, namespace, true)
@@ -228,8 +223,7 @@ func (m *machinist) wantNoFleet() {
 	}
 }
 
-// watchNodes watches the Nodes. The returned function ends the watch. It fails the test if a Node was added or removed
-// in the meantime, or if a Node was at any time not Ready or not schedulable.
+// watchNodes watches the Nodes until the returned function is called. All Nodes must remain, Ready and schedulable.
 func (m *machinist) watchNodes() func() {
 	m.t.Helper()
 	list := &corev1.NodeList{}

@@ -16,11 +16,10 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// olderAPIServer is a flag of the API server that turns off streaming lists, so that informers send list requests.
+// olderAPIServer is an API server flag that turns off streaming lists, so that informers send list requests.
 const olderAPIServer = "--feature-gates=WatchList=false"
 
-// If Machinist is installed for one namespace, its processes need no permission in other namespaces. So they cannot
-// read the Secrets of another team.
+// An installation for one namespace needs no permission elsewhere. So it cannot read the Secrets of another team.
 //
 // Rule: roles-are-minimal.
 func TestNamespacedInstallationNeedsPermissionsOnlyThere(t *testing.T) {
@@ -68,7 +67,6 @@ func TestNamespacedInstallationNeedsPermissionsOnlyThere(t *testing.T) {
 	}
 }
 
-// isAllowed asks the authorizer of the control cluster.
 func (m *machinist) isAllowed(user string, what authorizationv1.ResourceAttributes) bool {
 	m.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -18,13 +18,13 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Without a target cluster, a machine becomes Available when its instance is running. It never has a Node.
+// Without a target cluster, a machine becomes Available when its instance runs, and never has a Node.
 func TestMachinesBecomeAvailableWithoutTargetCluster(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true})
 	m.removeDelays()
 	m.createFleet(2, func(o client.Object) {
-		// The user data of the example can only be rendered with a target cluster.
+		// The user data of the example needs a target cluster.
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
 		}
@@ -73,8 +73,7 @@ func TestMachinesBecomeAvailableWithoutTargetCluster(t *testing.T) {
 	}
 }
 
-// With separate clusters, the Machines are in the control cluster, and their Nodes and tokens are in the target
-// cluster.
+// The control cluster contains the Machines, and the target cluster their Nodes and tokens.
 func TestSeparateControlAndTargetClusters(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{SeparateTarget: true})
@@ -107,7 +106,7 @@ func TestSeparateControlAndTargetClusters(t *testing.T) {
 	m.scale(5)
 	check(5)
 
-	// Pods are drained in the target cluster.
+	// The pods are drained in the target cluster.
 	machine := m.awaitRunning(5)[0]
 	pod := m.protectedPod("web", machine.Status.NodeRef.Name)
 	if err := m.control.Delete(context.Background(), &machine); err != nil {
@@ -136,7 +135,6 @@ func TestSeparateControlAndTargetClusters(t *testing.T) {
 	}
 }
 
-// awaitAvailable waits until there are exactly n machines, all Available.
 func (m *machinist) awaitAvailable(n int) []v1beta1.Machine {
 	m.t.Helper()
 	return m.await(fmt.Sprintf("%d available machines", n), func(machines []v1beta1.Machine) bool {
@@ -147,7 +145,6 @@ func (m *machinist) awaitAvailable(n int) []v1beta1.Machine {
 	})
 }
 
-// awaitReplicas waits until the deployment reports n ready and n available machines.
 func (m *machinist) awaitReplicas(n int32) {
 	m.t.Helper()
 	eventually(m.t, "the deployment counts its machines", func() (bool, string) {
@@ -156,7 +153,6 @@ func (m *machinist) awaitReplicas(n int32) {
 	})
 }
 
-// nodes returns the names of a cluster's Nodes.
 func (m *machinist) nodes(c client.Client) []string {
 	m.t.Helper()
 	list := &corev1.NodeList{}
@@ -170,8 +166,8 @@ func (m *machinist) nodes(c client.Client) []string {
 	return names
 }
 
-// wantNothingLeft fails the test if a live instance exists, or if the cloud has not created the given number of
-// instances in total.
+// wantNothingLeft requires that no instance is live and that the cloud has created the given number of instances in
+// total.
 func (m *machinist) wantNothingLeft(made int) {
 	m.t.Helper()
 	if n := m.countLive(); n != 0 {

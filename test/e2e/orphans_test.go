@@ -25,12 +25,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// orphanChecks returns flags for orphan checks that are frequent enough for a test.
 func orphanChecks(more ...string) []string {
 	return append([]string{"--orphan-check-period=2s", "--orphan-min-age=1s"}, more...)
 }
 
-// clusterID returns the default cluster ID of an installation for all namespaces.
 func (m *machinist) clusterID() string {
 	m.t.Helper()
 	ns := &corev1.Namespace{}
@@ -40,7 +38,6 @@ func (m *machinist) clusterID() string {
 	return string(ns.UID)
 }
 
-// createOrphan creates an instance with the tags of a Machine that does not exist.
 func (m *machinist) createOrphan(cluster, machine string) simcloud.Instance {
 	m.t.Helper()
 	return m.createInstance(map[string]string{
@@ -62,7 +59,6 @@ func (m *machinist) createInstance(tags map[string]string) simcloud.Instance {
 	return *in
 }
 
-// awaitTerminated waits until instances are terminated.
 func (m *machinist) awaitTerminated(instances ...simcloud.Instance) {
 	m.t.Helper()
 	eventually(m.t, "the instances are terminated", func() (bool, string) {
@@ -78,7 +74,6 @@ func (m *machinist) awaitTerminated(instances ...simcloud.Instance) {
 	})
 }
 
-// wantUntouched fails the test unless each of the instances is pending or running.
 func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 	m.t.Helper()
 	byID := map[string]simcloud.Record{}
@@ -121,7 +116,7 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 		return false, fmt.Sprintf("%d events", len(l.Items))
 	}, client.InNamespace(namespace))
 
-	// If a user removes the finalizer of a Machine, its running instance remains.
+	// A Machine that loses its finalizer by a user's action leaves its running instance behind.
 	lost := m.awaitRunning(4)[0]
 	instance := m.instanceWith(lost.Spec.ProviderID)
 	m.loseMachine(lost.Name)
@@ -142,9 +137,9 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 	}
 }
 
-// loseMachine removes a Machine, but keeps its instance. The Machine is paused first, so that the controller does not
-// delete the instance. The finalizer is removed only after the deletion has begun, because the controller adds it again
-// to a Machine that is not being deleted.
+// loseMachine removes a Machine but keeps its instance. loseMachine pauses the Machine first, so that the controller
+// keeps the instance. loseMachine removes the finalizer after the deletion has begun, because the controller adds it to
+// every other Machine.
 func (m *machinist) loseMachine(name string) {
 	m.t.Helper()
 	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")
@@ -153,7 +148,6 @@ func (m *machinist) loseMachine(name string) {
 	m.kubectl("patch", "machine/"+name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
-// instanceWith returns the instance with a provider ID.
 func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	m.t.Helper()
 	for _, r := range m.instances() {
@@ -165,8 +159,8 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// If there is no target cluster, no Node can show that an instance no longer exists. The process must detect this from
-// the list of instances.
+// Without a target cluster, no Node shows that an instance is gone. The process must detect this from the list of
+// instances.
 //
 // Rule: missing-instance-asks-machine.
 func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
@@ -190,16 +184,12 @@ func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
 	})
 }
 
-// plainUserData replaces the user data of the example with user data that can be rendered without a target cluster.
 func plainUserData(o client.Object) {
 	if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 		s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
 	}
 }
 
-// Installations in two control clusters use the same cloud account. Neither installation may change the instances of
-// the other.
-//
 // Rule: instance-owned-by-tags.
 func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	t.Parallel()
@@ -224,8 +214,7 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 		a.createOrphan(b.clusterID(), namespace+"/ghost")}
 	a.awaitTerminated(ghosts...)
 
-	// While the provider of installation b is stopped, the orphan of b must remain, although the provider of installation
-	// a checks for orphans several times.
+	// The provider of installation b is stopped, and a checks for orphans several times. The orphan of b must remain.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +238,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	a.awaitTerminated(theirs)
 }
 
-// Two namespaces of one control cluster have separate installations. In one case, their cluster IDs are different, and
-// in the other case, they are the same. Neither installation may change the instances of the other.
+// Two namespaces of one control cluster have separate installations, with the same cluster ID in one of the cases.
+// Neither may change the instances of the other.
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestNamespacedInstallationsAreIndependent(t *testing.T) {
@@ -301,8 +290,8 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"),
 			m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost"))
 
-		// While the second provider is stopped, its orphan must remain, although the first provider checks for orphans
-		// several times.
+		// The second provider is stopped, and the first one checks for orphans several times. The orphan of the second
+		// must remain.
 		stop[1]()
 		theirs := m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost")
 		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"))
@@ -320,8 +309,6 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 	}
 }
 
-// allowLease allows a process to use the Lease of an installation for one namespace, although the process has roles for
-// all namespaces.
 func (m *machinist) allowLease(program, namespace string) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}
@@ -341,7 +328,6 @@ func (m *machinist) allowLease(program, namespace string) {
 	}
 }
 
-// createNamespace creates a namespace with a class and one Machine.
 func (m *machinist) createNamespace(ns string) {
 	m.t.Helper()
 	objects, err := examples.Fleet()

@@ -20,12 +20,12 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// taintOfCloudControllers is the taint that a kubelet sets when it registers a Node and uses an external cloud
-// provider. The cloud controller removes this taint after it has written the provider ID.
+// taintOfCloudControllers is the taint with which a kubelet registers a Node if it uses an external cloud provider. The
+// cloud controller writes the provider ID and removes the taint.
 const taintOfCloudControllers = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// The cloud controller of a distribution writes provider IDs in its own format. The machine reports both IDs. When the
-// machine is deleted, its Node must be drained and deleted, although the machine has never been Running.
+// A distribution's cloud controller writes provider IDs in its own format. The machine reports both IDs. On deletion,
+// its Node must be drained and deleted although the machine was never Running.
 //
 // Rule: node-with-other-id.
 func TestCloudControllerWritesOtherProviderID(t *testing.T) {
@@ -64,8 +64,7 @@ func TestCloudControllerWritesOtherProviderID(t *testing.T) {
 	}
 }
 
-// initializeNode initializes the only Node in the same way as a cloud controller, but writes a provider ID with another
-// scheme.
+// initializeNode initializes the only Node like a cloud controller, with another scheme in the provider ID.
 func (m *machinist) initializeNode(scheme string) (node *corev1.Node) {
 	m.t.Helper()
 	eventually(m.t, "the cloud controller has initialized a node", func() (bool, string) {

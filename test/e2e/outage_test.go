@@ -24,14 +24,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fastChecks are flags that make a process notice the beginning and the end of an outage within seconds.
+// fastChecks make a process notice the beginning and the end of an outage within seconds.
 var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
-// The target cluster is unreachable for a time that is longer than every timeout. During the outage, no machine is
-// created or replaced, and machines that are being created or deleted have to wait. After the outage, the creations and
-// deletions continue automatically, and the timeouts of machines start again. A machine that joins immediately after
-// the outage must be noticed in time. For this, the process needs new watches, because watches that have failed for so
-// long are retried too late.
+// The target cluster is unreachable for longer than every timeout. Meanwhile, no machine is created or replaced.
+// Afterwards, creations and deletions continue, and the timeouts of machines start again. The process must also notice
+// a machine that joins immediately after the outage. This needs new watches, because the old ones retry too late.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
@@ -39,7 +37,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Parallel()
 	const (
 		health = 15 * time.Second
-		// creation is shorter than the interval between two tries of client-go after such an outage.
+		// creation is shorter than client-go's retry interval after such an outage.
 		creation = 30 * time.Second
 		outage   = 65 * time.Second
 	)
@@ -55,7 +53,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	withCreation := withTimeouts(v1beta1.MachineTimeouts{Creation: &metav1.Duration{Duration: creation}})
 	m.createFleet(4, func(o client.Object) {
 		withCreation(o)
-		// With these settings, the target cluster detects within a short time that a node is silent or has recovered.
+		// These settings let the target cluster detect silent and recovered nodes quickly.
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			const kind = "kind: KubeletConfiguration"
 			before, after, _ := strings.Cut(s.StringData[v1beta1.DefaultUserDataKey], kind)
@@ -69,8 +67,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Log("one node becomes silent before the outage, and another machine boots when the outage begins")
 	m.injectFault(simcloud.FaultSilent, silent)
 	m.awaitSilent(silent)
-	// The machine joins immediately after the outage. If its kubelet started earlier, it would wait for a long time
-	// between its tries.
+	// The machine joins right after the outage. If its kubelet started earlier, it would wait long between its tries.
 	boot := simcloud.Duration(outage + 2*time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(5)
@@ -112,8 +109,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	m.removeDelays()
 	back := time.Now()
 	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
-	// The controller manager signs the certificates of joining nodes. Without a restart, the controller manager would try
-	// again too late after the outage.
+	// The controller manager signs the certificates of joining nodes. Without a restart, it would retry too late.
 	m.must(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 	m.checkUntil(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
@@ -135,21 +131,21 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 		t.Errorf("machines %s were replaced without a reason; the remaining machines are\n%s", gone, describe(after))
 	}
 	m.wantNoTwins()
-	// Two of the six machines have replaced other machines.
+	// Two of the six machines have replaced others.
 	if made, live := len(m.instances()), m.countLive(); made != 8 || live != 6 {
 		t.Errorf("got %d created and %d live instances, want 8 and 6", made, live)
 	}
 }
 
-// An outage extends the deadline of a drain, because the pods cannot be observed during the outage.
+// An outage extends the deadline of a drain, because the provider cannot observe the pods meanwhile.
 //
 // Rule: outage-extends-drain.
 func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is the time for which the drain respects the budget. The grace period of the pod is longer than
-		// the rest of the drain timeout.
+		// hold is how long the drain respects the budget. The grace period of the pod is longer than the rest of the
+		// drain timeout.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)
@@ -193,7 +189,7 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	if requested.IsZero() {
 		t.Fatal("the pod is gone, but its deletion was not observed")
 	}
-	// The API stores timestamps in whole seconds.
+	// The API stores whole seconds.
 	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
 	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was deleted at %s", began, unreachable, back,
 		requested)
@@ -208,8 +204,8 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 }
 
 // The API server and etcd of the control cluster are stopped while machines are being created and deleted. Each process
-// may end at most once, when it loses its Lease. The restarted processes must finish the work and must not create
-// anything twice.
+// may end at most once, when it loses its Lease. The restarted processes must finish the work without creating anything
+// twice.
 //
 // Rules: create-is-idempotent, crash-safe-everywhere, start-waits-for-control-cluster, lease-counts-from-send.
 func TestControlClusterOutageUnderLoad(t *testing.T) {
@@ -217,7 +213,7 @@ func TestControlClusterOutageUnderLoad(t *testing.T) {
 	const (
 		small, large = 16, 44
 		deleted      = 6
-		// outage is longer than the lease duration, and longer than the interval between two tries of client-go.
+		// outage is longer than the lease duration and longer than client-go's retry interval.
 		outage = time.Minute
 	)
 	m := start(t, stack.Options{
@@ -270,7 +266,6 @@ func TestControlClusterOutageUnderLoad(t *testing.T) {
 	}
 }
 
-// withTimeouts returns a function that sets the timeouts of the machines of the example's deployment.
 func withTimeouts(timeouts v1beta1.MachineTimeouts) func(client.Object) {
 	return func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
@@ -279,7 +274,6 @@ func withTimeouts(timeouts v1beta1.MachineTimeouts) func(client.Object) {
 	}
 }
 
-// checkUntil calls check four times a second until the given time.
 func (m *machinist) checkUntil(until time.Time, check func()) {
 	m.t.Helper()
 	end := time.NewTimer(time.Until(until))
@@ -297,7 +291,6 @@ func (m *machinist) checkUntil(until time.Time, check func()) {
 	}
 }
 
-// awaitFreeze waits until the condition Frozen of the deployment has the given status and reason.
 func (m *machinist) awaitFreeze(status metav1.ConditionStatus, reason string) {
 	m.t.Helper()
 	eventually(m.t, "the deployment reports Frozen="+string(status)+" "+reason, func() (bool, string) {
@@ -309,7 +302,6 @@ func (m *machinist) awaitFreeze(status metav1.ConditionStatus, reason string) {
 	})
 }
 
-// must calls change and fails the test if change returns an error.
 func (m *machinist) must(change func() error) {
 	m.t.Helper()
 	if err := change(); err != nil {
@@ -326,8 +318,8 @@ func (m *machinist) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// wantNoReplacement fails the test if a machine has failed, is being deleted or is marked for replacement. It ignores
-// the machine whose UID is in the parameter except.
+// wantNoReplacement fails the test if a machine has failed, is being deleted or is marked for replacement, except the
+// given one.
 func wantNoReplacement(t *testing.T, machines []v1beta1.Machine, except types.UID) {
 	t.Helper()
 	for i := range machines {
@@ -347,7 +339,6 @@ func uids(machines []v1beta1.Machine) []types.UID {
 	return out
 }
 
-// missing returns those UIDs of the list all that the list others does not contain.
 func missing(all, others []types.UID) []types.UID {
 	return slices.DeleteFunc(slices.Clone(all), func(uid types.UID) bool { return slices.Contains(others, uid) })
 }

@@ -24,12 +24,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frozenFor is the minimum duration of a freeze in this test. This is long enough for the checks of the test.
+// frozenFor is the minimum duration of a freeze, long enough for the checks of the test.
 const frozenFor = 20 * time.Second
 
-// Another client creates machines of a set faster than the set can delete them. The set and its deployment must be
-// frozen and must report this. While they are frozen, they create no machines, but delete surplus machines. The freeze
-// ends automatically when no surplus machines are left. An administrator may end it sooner.
+// Another client creates machines of a set faster than the set can delete them. The set and its deployment must freeze
+// and report this. Frozen owners create no machines but delete surplus ones. The freeze ends when no surplus is left,
+// or when an administrator ends it.
 //
 // Rules: freeze-is-reported, overshoot-freezes-owner, overshoot-counts-family, freeze-ends-with-recovery,
 // unfreeze-annotation, frozen-set-only-deletes.
@@ -69,8 +69,7 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	t.Logf("the surplus machines are gone after %s; scale up during the freeze", time.Since(began).Round(time.Millisecond))
 	m.scale(3)
 	observe := func() (n int, frozen bool) {
-		// Count the machines first. If the deployment is still frozen afterward, it was also frozen while the machines were
-		// counted.
+		// Count the machines first. If the deployment is still frozen afterward, it was also frozen during the count.
 		n = len(m.machines())
 		return n, m.deployment().Labels[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 	}
@@ -114,8 +113,8 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// flood creates machines of a set until the returned function is called. Their provider does not exist. The returned
-// function does not cancel requests, because the API server may execute a request even if its client has canceled it.
+// flood creates machines of a set until the returned function is called. They belong to a provider that does not exist.
+// Do not cancel these requests, because the API server may still execute a canceled request.
 func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 	var stopped atomic.Bool
 	var creators sync.WaitGroup
@@ -153,8 +152,8 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 	return set
 }
 
-// awaitOvershoot waits until the label and the condition of an owner report that the owner is frozen because of an
-// overshoot. If frozen is false, it waits until the label is removed and the condition is False.
+// awaitOvershoot waits until the label and the condition of an owner report a freeze because of an overshoot, or its
+// end.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {
@@ -182,7 +181,6 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	}, client.InNamespace(namespace))
 }
 
-// awaitOvershootEvents waits until each of the owners has a warning event about its freeze.
 func (m *machinist) awaitOvershootEvents(owners ...client.Object) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &corev1.EventList{}, "an event for each owner", func(l *corev1.EventList) (bool, string) {
@@ -201,7 +199,6 @@ func (m *machinist) awaitOvershootEvents(owners ...client.Object) {
 	}, client.InNamespace(namespace))
 }
 
-// awaitOvershootMetric waits until the metric machinist_frozen has the wanted value.
 func (m *machinist) awaitOvershootMetric(address string, want int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("the metric machinist_frozen is %d", want), func() (bool, string) {

@@ -20,14 +20,13 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// protectedPod runs a pod on a node, with a PodDisruptionBudget that does not allow its eviction.
 func (m *machinist) protectedPod(app, node string) *corev1.Pod {
 	m.t.Helper()
 	return &m.protectedPods(app, node)[0]
 }
 
-// protectedPods runs a pod of the app on each of the nodes, and creates a PodDisruptionBudget that allows no eviction.
-// It returns when the status of the budget includes all pods.
+// protectedPods runs a pod of the app on each node, with a PodDisruptionBudget that allows no eviction. protectedPods
+// returns when the budget's status includes all pods.
 func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	m.t.Helper()
 	ctx := context.Background()
@@ -41,7 +40,7 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 				Containers:                   []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
 			},
 		}
-		// The ServiceAccount of the namespace is created only some time after the cluster starts.
+		// The namespace gets its ServiceAccount only some time after the start of the cluster.
 		eventually(m.t, "the pod is accepted", func() (bool, string) {
 			err := m.target.Create(ctx, pod)
 			return err == nil, fmt.Sprint(err)
@@ -74,7 +73,6 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	return pods.Items
 }
 
-// liftBudget changes the budget of an app so that it allows every eviction.
 func (m *machinist) liftBudget(app string) {
 	m.t.Helper()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app}}
@@ -84,8 +82,6 @@ func (m *machinist) liftBudget(app string) {
 	}
 }
 
-// blockedBy reports whether the drain of a machine is blocked, because the budget of an app does not allow the eviction
-// of a pod.
 func blockedBy(m *v1beta1.Machine, pod, app string) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&

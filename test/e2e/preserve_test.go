@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// If a user preserves a machine, the machine is replaced at once, kept for a while, and then deleted completely.
+// A machine that a user preserves is replaced at once, kept for a while, and then deleted completely.
 //
 // Rules: preserve-on-request, preservation-ends-on-time.
 func TestPreservedMachineIsDeletedOnTime(t *testing.T) {

@@ -25,20 +25,18 @@ import (
 	"machinist.dev/machinist/internal/install/monitoring"
 )
 
-// shortened contains the shorter durations that the alert rules have in these tests. The range must contain several
-// scrapes, and the threshold must be longer than the creation of a healthy machine takes.
+// shortened contains shorter durations for the alert rules. The range must include several scrapes, and the threshold
+// must exceed the time of a healthy creation.
 var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, Threshold: 15 * time.Second}
 
-// prometheus is a real Prometheus. It scrapes the processes every second in the same way as with the chart's
-// ServiceMonitor: by HTTPS, with the token of a ServiceAccount that may read metrics.
+// prometheus is a real Prometheus that scrapes the processes every second as the chart's ServiceMonitor does: with
+// HTTPS and the token of a ServiceAccount that may read metrics.
 type prometheus struct {
 	*machinist
-	url string
-	// began is the time at which Prometheus began to scrape all processes.
+	url   string
 	began time.Time
 }
 
-// prometheusTool returns the path of a program that belongs to Prometheus.
 func prometheusTool(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.Command("../../hack/prometheus.sh", name).Output()
@@ -48,9 +46,8 @@ func prometheusTool(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// startPrometheus starts a Prometheus that evaluates the rules with shortened durations. addresses are the addresses of
-// the metrics, by the names of processes. Prometheus also scrapes the API server of the control cluster, because only
-// the API server has metrics about webhooks that do not respond.
+// startPrometheus starts a Prometheus with the shortened rules. addresses are the metrics addresses by process name.
+// Prometheus also scrapes the control cluster's API server, because only its metrics show webhooks that do not respond.
 func (m *machinist) startPrometheus(addresses map[string]string) *prometheus {
 	m.t.Helper()
 	rules, err := monitoring.LoadRules()
@@ -130,14 +127,12 @@ func scrapeConfig(dir string, api *rest.Config, addresses map[string]string) map
 	}
 }
 
-// series is a time series in a response of Prometheus.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`
 	Values [][2]any          `json:"values"`
 }
 
-// callAPI sends a request to the API of Prometheus, and decodes the data of the response.
 func (p *prometheus) callAPI(path string, values url.Values, data any) error {
 	response, err := http.Get(p.url + path + "?" + values.Encode())
 	if err != nil {
@@ -157,7 +152,6 @@ func (p *prometheus) callAPI(path string, values url.Values, data any) error {
 	return json.Unmarshal(answer.Data, data)
 }
 
-// query returns the current value of an expression.
 func (p *prometheus) query(expr string) []series {
 	p.t.Helper()
 	var found struct{ Result []series }
@@ -167,7 +161,6 @@ func (p *prometheus) query(expr string) []series {
 	return found.Result
 }
 
-// queryRange returns the values of an expression from the time began until now.
 func (p *prometheus) queryRange(expr string) ([]series, error) {
 	var found struct{ Result []series }
 	end := time.Now()
@@ -180,7 +173,6 @@ func (p *prometheus) queryRange(expr string) ([]series, error) {
 	return found.Result, err
 }
 
-// firedAlerts returns the alerts that have fired since the time began.
 func (p *prometheus) firedAlerts() []string {
 	p.t.Helper()
 	found, err := p.queryRange(`max by (alertname) (ALERTS{alertstate="firing"})`)
@@ -195,7 +187,6 @@ func (p *prometheus) firedAlerts() []string {
 	return names
 }
 
-// awaitFiring waits until all these alerts have fired.
 func (p *prometheus) awaitFiring(alerts ...string) {
 	p.t.Helper()
 	began := time.Now()
@@ -207,7 +198,6 @@ func (p *prometheus) awaitFiring(alerts ...string) {
 	p.t.Logf("these alerts have fired after %s: %s", time.Since(began).Round(time.Second), strings.Join(alerts, ", "))
 }
 
-// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and until no earlier alert is still firing.
 func (p *prometheus) awaitLeaders(leaders int) {
 	p.t.Helper()
 	eventually(p.t, "Prometheus sees all leaders, and no alert fires", func() (bool, string) {
@@ -218,7 +208,7 @@ func (p *prometheus) awaitLeaders(leaders int) {
 	p.began = time.Now().Add(time.Second) // Ranges begin at whole seconds.
 }
 
-// allScraped reports whether every scrape of our processes has succeeded. On a busy machine, a scrape may time out.
+// allScraped reports whether every scrape of our processes has succeeded. On a busy computer, a scrape may time out.
 // Alerts about missing metrics are then correct.
 func (p *prometheus) allScraped() bool {
 	p.t.Helper()
@@ -229,8 +219,6 @@ func (p *prometheus) allScraped() bool {
 	return len(failed) == 0
 }
 
-// wantRulesEvaluated fails the test if Prometheus was unable to evaluate a rule, or to render an annotation of a firing
-// alert.
 func (p *prometheus) wantRulesEvaluated() {
 	p.t.Helper()
 	var found struct {
@@ -265,8 +253,8 @@ func (p *prometheus) wantRulesEvaluated() {
 	}
 }
 
-// wantPanelData fails the test unless each expression in the selected panels of the dashboards has returned data. It
-// also checks that Prometheus can evaluate the expressions in all other panels.
+// wantPanelData requires that each expression in the selected dashboard panels has returned data, and that all other
+// expressions are valid.
 func (p *prometheus) wantPanelData(selected func(panel string) bool) {
 	p.t.Helper()
 	dashboards, err := monitoring.LoadDashboards()
@@ -293,12 +281,10 @@ func (p *prometheus) wantPanelData(selected func(panel string) bool) {
 	}
 }
 
-// hasNumber reports whether at least one value of the series is a number.
 func (s series) hasNumber() bool {
 	return slices.ContainsFunc(s.Values, func(v [2]any) bool { return cmp.Or(fmt.Sprint(v[1]), "NaN") != "NaN" })
 }
 
-// lint checks the metrics of a process against the conventions of Prometheus.
 func (p *prometheus) lint(name, address, token string) {
 	p.t.Helper()
 	code, body := get(p.t, "https://"+address+"/metrics", token)

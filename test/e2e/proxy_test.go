@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// newProxy returns a proxy that distributes connections to several servers, like a load balancer. The caller must add
-// the servers.
+// newProxy returns a proxy that distributes connections to several servers, like a load balancer. The caller adds the
+// servers.
 func newProxy(t *testing.T) *link.Link {
 	t.Helper()
 	l, err := link.Listen()

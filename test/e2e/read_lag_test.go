@@ -12,9 +12,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The cloud returns old states to readers. Nevertheless, exactly the requested instances must be created and kept. When
-// the fleet is deleted, no instance may remain, even if machines are deleted while the cloud does not list their
-// instances yet.
+// The cloud returns old states to readers. Nevertheless, exactly the requested instances must be created and kept. No
+// instance may remain after the deletion, even if it was not listed yet when its machine was deleted.
 func TestCloudReadsLag(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -52,8 +51,6 @@ func TestCloudReadsLag(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// wantInstances fails the test unless the cloud has created exactly the wanted number of instances, and exactly the
-// wanted number of them is pending or running.
 func (m *machinist) wantInstances(t *testing.T, created, live int) {
 	t.Helper()
 	instances := m.instances()

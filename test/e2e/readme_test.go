@@ -23,17 +23,14 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// byHandPage is the page whose shell blocks the test below runs.
 const byHandPage = "docs/by-hand.md"
 
-// longRunning are the programs that the page starts in separate terminals, because they run until they are stopped.
 var longRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// A real bash must be able to run every command of the page in order, exactly as it is written. The same bash then runs
-// the console commands of README.md for the resulting fleet, with the name of an existing machine. The test prepares
-// everything that a reader has: two clusters, their kubeconfigs in a copy of the repository, and a PATH with kubectl,
-// helm and the programs that `make build` builds. The helm commands of the guides and the make commands of the demo are
-// not tested here: test/install and the tests of the demo run them.
+// A real bash must be able to run every command of the page in order, as written. The same bash then runs the console
+// commands of README.md for the resulting fleet, with the name of an existing machine. The test provides what a reader
+// has: two clusters, their kubeconfigs, and a PATH with kubectl, helm and the built programs. Other tests run the helm
+// commands of the guides and the make commands of the demo.
 //
 // Rule: namespace-error-names-flag.
 func TestCommandsOfByHandPageWork(t *testing.T) {
@@ -65,7 +62,7 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	if len(processes) != len(longRunning) {
 		t.Fatalf("%s starts %d processes, want %q", byHandPage, len(processes), longRunning)
 	}
-	// The last block of the page lists the nodes of the fleet, and prints the health of the manager.
+	// The last block of the page lists the nodes of the fleet and the health of the manager.
 	if n := strings.Count(out, " Ready "); n != 3 || !strings.Contains(out, "[+]control ok") {
 		t.Errorf("got %d Ready nodes, want 3 and a healthy manager:\n%s", n, out)
 	}
@@ -124,9 +121,6 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	}
 }
 
-// The commands of the page about the simulated cloud must work in the demo. The test replaces the folder in the
-// commands with another folder. At the end, the manifests of the page about existing instances must adopt an instance
-// that the commands have created.
 func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/simulated-cloud.md")
@@ -168,7 +162,6 @@ func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	}
 }
 
-// adopt applies the manifests of the page about existing instances, so that a Machine adopts an instance.
 func adopt(t *testing.T, terminal *guide.Terminal, providerID string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/keeping-machines.md")
@@ -189,8 +182,8 @@ kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")]
 	}
 }
 
-// The commands of the provider guide must run the example provider. The test replaces the folder /tmp in the commands
-// with another folder, and skips the commands that build programs.
+// The commands of the provider guide must run the example provider. The test replaces the folder /tmp and skips the
+// commands that build programs.
 func TestCommandsOfProviderGuideWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/provider-guide.md")
@@ -220,7 +213,7 @@ func TestCommandsOfProviderGuideWork(t *testing.T) {
 	}
 }
 
-// The flag --version of each program must print the name and the version of the program.
+// The flag --version prints the name and the version of each program.
 func TestProgramsPrintTheirVersion(t *testing.T) {
 	t.Parallel()
 	mains, err := filepath.Glob("../../cmd/*/main.go")
@@ -245,7 +238,6 @@ func TestProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-// wantPortsFree fails the test if another program listens on a port that the page uses.
 func wantPortsFree(t *testing.T, page string) {
 	t.Helper()
 	for _, address := range slices.Compact(slices.Sorted(slices.Values(regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindAllString(page, -1)))) {
@@ -257,7 +249,6 @@ func wantPortsFree(t *testing.T, page string) {
 	}
 }
 
-// helmPath returns the path of helm, in the version that this repository pins. It builds helm if necessary.
 func helmPath(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("../../hack/tool.sh", "helm4", "helm.sh/helm/v4/cmd/helm").Output()
@@ -267,7 +258,6 @@ func helmPath(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// checkout copies the repository into a temporary folder, without the folders .git and bin.
 func checkout(t *testing.T) string {
 	t.Helper()
 	from, to := "../..", t.TempDir()
@@ -303,7 +293,6 @@ func checkout(t *testing.T) string {
 	return to
 }
 
-// controlPlane starts a control plane in place of the reader's cluster, and writes a kubeconfig for its administrator.
 func controlPlane(t *testing.T, kubeconfig string) *controlplane.ControlPlane {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true, WithScheduler: true})

@@ -21,8 +21,7 @@ import (
 )
 
 // A control cluster loses its data, including all UIDs. A backup restores the fleet with the same instances. No
-// instance may be created or deleted, and the Nodes must stay in service all the time. Machinist then manages the fleet
-// again.
+// instance may be created or deleted, and the Nodes must stay in service.
 //
 // Rule: adoption-by-former-identity.
 func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
@@ -82,8 +81,7 @@ func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
 	}
 }
 
-// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before. In the
-// meantime, the cloud must not have created any other instances.
+// wantSame requires the same live instances and nodes as before, and that the cloud has created no other instances.
 func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	m.t.Helper()
 	if made := len(m.instances()); made != len(instances) {
@@ -97,7 +95,6 @@ func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	}
 }
 
-// launchTimes returns the launch time of each live instance, by provider ID.
 func (m *machinist) launchTimes() map[string]string {
 	m.t.Helper()
 	all := map[string]string{}
@@ -109,8 +106,6 @@ func (m *machinist) launchTimes() map[string]string {
 	return all
 }
 
-// servingNodes returns the UID and the boot ID of each Node. It fails the test unless all Nodes are Ready and
-// schedulable.
 func (m *machinist) servingNodes() map[string]string {
 	m.t.Helper()
 	list := &corev1.NodeList{}
@@ -146,7 +141,6 @@ func (m *machinist) machineUIDs() map[string]types.UID {
 	return all
 }
 
-// command runs a command of machinist, which must succeed, and returns its output.
 func (m *machinist) command(args ...string) string {
 	m.t.Helper()
 	out, err := m.tryCommand(args...)

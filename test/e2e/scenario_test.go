@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/demo"
 )
 
-// Each scenario fails if Machinist does not behave as the scenario describes. Only the scenario drain also runs with a
-// separate target cluster. For the other scenarios, a separate target cluster makes no difference.
+// Each scenario checks its own description. Only the scenario drain also runs with a separate target cluster, because
+// it makes no difference for the others.
 //
 // Rules: failing-revision-stops, outage-stops-owners, freeze-is-reported, clocks-restart-after-outage,
 // health-clock-starts-late, meltdown-stops-remediation.
@@ -43,7 +43,7 @@ func TestDemoScenariosSucceed(t *testing.T) {
 	}
 }
 
-// If the scenario is unknown, the demo must fail before it starts anything, and must print a list of the known names.
+// For an unknown scenario, the demo must start nothing and print the known names.
 func TestDemoRefusesUnknownScenario(t *testing.T) {
 	out, err := exec.Command(filepath.Join(binDir(t), "machinist-demo"), "--scenario", "no-such").CombinedOutput()
 	if err == nil {

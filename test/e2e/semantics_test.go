@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A fleet is created, scaled and deleted in a cloud that has the consistency and the errors of real clouds. The cloud
-// must create exactly the requested instances. The provider must not mistake any instance for missing, and nothing may
-// remain in the end.
+// A fleet is created, scaled and deleted in a cloud with the consistency and errors of real clouds. The cloud must
+// create exactly the requested instances, and nothing may remain. The provider must not mistake an instance for
+// missing.
 func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
@@ -82,7 +82,6 @@ func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// wantRulesApplied fails the test if a fault rule has not affected any call.
 func (m *machinist) wantRulesApplied(t *testing.T) {
 	t.Helper()
 	rules, err := m.cloud.ListFaults(context.Background())
@@ -96,7 +95,6 @@ func (m *machinist) wantRulesApplied(t *testing.T) {
 	}
 }
 
-// setSemantics sets all consistency options of the cloud.
 func (m *machinist) setSemantics(s simcloud.Semantics) {
 	m.t.Helper()
 	m.settings(simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{

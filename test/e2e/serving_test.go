@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If a kubelet requests a serving certificate, it gets a certificate for its own name and address.
+// A kubelet that requests a serving certificate gets one for its own name and address.
 func TestKubeletsGetServingCertificates(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

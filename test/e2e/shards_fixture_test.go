@@ -26,34 +26,29 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// programs are the programs that run in shards.
 var programs = []string{stack.Manager, stack.Provider}
 
-// namespacesPerShard is the number of namespaces in each shard if there are two shards.
 const namespacesPerShard = 4
 
-// sharded is a Machinist with fleets in several namespaces. The test starts its processes, several of each program.
-// Each process has its own user group, so that the audit log of the API server shows which process sent each write.
+// sharded is a Machinist with fleets in several namespaces. The test starts several processes of each program. Each
+// process has its own user group, so the API server's audit log shows who sent a write.
 type sharded struct {
 	*machinist
 	namespaces []string
 	members    map[string]*member
-	// links are the proxies between processes and the control cluster, by the name of the process. If the map is nil, the
-	// processes use no proxies.
+	// links are the proxies between processes and the control cluster, by process name. If the map is nil, there are no
+	// proxies.
 	links map[string]*leaseLink
 }
 
-// member is one process of a shard.
 type member struct {
 	*child.Process
 	program string
 	shard   sharding.Shard
 }
 
-// memberGroup is the prefix of a member's group. The part of the group after the prefix is the member's name.
 const memberGroup = "member:"
 
-// startSharded starts everything except the processes, and creates the namespaces.
 func startSharded(t *testing.T) *sharded {
 	t.Helper()
 	// Some tests also divide the namespaces into three shards.
@@ -77,12 +72,10 @@ func startSharded(t *testing.T) *sharded {
 	return d
 }
 
-// namespacesOf returns the namespaces of a shard.
 func (d *sharded) namespacesOf(s sharding.Shard) []string {
 	return slices.DeleteFunc(slices.Clone(d.namespaces), func(name string) bool { return !s.Owns(name) })
 }
 
-// startMember starts a process of a shard. The argument replica distinguishes it from the other processes of the shard.
 func (d *sharded) startMember(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	name := fmt.Sprintf("%s-%d-of-%d-%s", program, s.Index, s.Count, replica)
@@ -122,7 +115,6 @@ func (d *sharded) startMember(program string, s sharding.Shard, replica string) 
 	return m
 }
 
-// kubeconfig writes a kubeconfig and returns its path.
 func (d *sharded) kubeconfig(name string, config *rest.Config) string {
 	d.t.Helper()
 	path := filepath.Join(d.Dir(), name+".kubeconfig")
@@ -132,7 +124,6 @@ func (d *sharded) kubeconfig(name string, config *rest.Config) string {
 	return path
 }
 
-// startLeader starts a process and returns when it leads its shard.
 func (d *sharded) startLeader(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	m := d.startMember(program, s, replica)
@@ -140,8 +131,8 @@ func (d *sharded) startLeader(program string, s sharding.Shard, replica string) 
 	return m
 }
 
-// awaitLeads waits until the process has acquired the Lease of its shard. To detect this, it waits for an acquisition
-// after the start of the process, so no other process may try to acquire the Lease meanwhile.
+// awaitLeads waits until the process has acquired the Lease of its shard. No other process may try to acquire it
+// meanwhile.
 func (d *sharded) awaitLeads(m *member) {
 	d.t.Helper()
 	name := m.shard.LeaseName(m.program)
@@ -156,7 +147,6 @@ func (d *sharded) awaitLeads(m *member) {
 	}, client.InNamespace(stack.SystemNamespace))
 }
 
-// lease reads the Lease of a process's shard.
 func (d *sharded) lease(m *member) *coordinationv1.Lease {
 	d.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -167,7 +157,6 @@ func (d *sharded) lease(m *member) *coordinationv1.Lease {
 	return lease
 }
 
-// createFleets creates a fleet in each namespace.
 func (d *sharded) createFleets(replicas int32) {
 	d.t.Helper()
 	for _, name := range d.namespaces {
@@ -175,7 +164,6 @@ func (d *sharded) createFleets(replicas int32) {
 	}
 }
 
-// scaleAll sets the replicas of all deployments.
 func (d *sharded) scaleAll(replicas int32) {
 	d.t.Helper()
 	list := &v1beta1.MachineDeploymentList{}
@@ -192,7 +180,6 @@ func (d *sharded) scaleAll(replicas int32) {
 	}
 }
 
-// awaitRunningIn waits until each of the namespaces has n machines, all Running.
 func (d *sharded) awaitRunningIn(namespaces []string, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, fmt.Sprintf("%d running machines in each of %v", n, namespaces),
@@ -210,8 +197,7 @@ func (d *sharded) awaitRunningIn(namespaces []string, n int) {
 		})
 }
 
-// awaitPartialScaleUp waits until a scale-up from before to n machines has begun in the namespaces but has not
-// finished: only some of the new instances exist.
+// awaitPartialScaleUp waits until a scale-up to n machines has begun but has created only some of the new instances.
 func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, "a scale-up that is under way", func(l *v1beta1.MachineList) (bool,
@@ -230,7 +216,6 @@ func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
 	})
 }
 
-// wantInstancesPerNamespace fails the test unless the cloud has created exactly n instances for each namespace.
 func (d *sharded) wantInstancesPerNamespace(n int) {
 	d.t.Helper()
 	d.wantNoTwins()
@@ -239,7 +224,6 @@ func (d *sharded) wantInstancesPerNamespace(n int) {
 	}
 }
 
-// scaleToZero scales all deployments to 0, and fails the test if an instance is left.
 func (d *sharded) scaleToZero() {
 	d.t.Helper()
 	d.scaleAll(0)
@@ -249,7 +233,6 @@ func (d *sharded) scaleToZero() {
 	}
 }
 
-// memberOf returns the name of the member to which the groups belong, or "" if they do not belong to a member.
 func memberOf(groups []string) string {
 	for _, group := range groups {
 		if name, ok := strings.CutPrefix(group, memberGroup); ok {

@@ -19,12 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A leaseLink is a proxy between a process and the API server. When it is cut, it no longer responds to requests about
-// Leases, but still responds to all other requests. So the process can detect only with its own clock that its Lease
-// has expired.
+// A leaseLink is a proxy between a process and the API server. When it is cut, it no longer answers requests about
+// Leases. The process can then detect the expiration of its Lease only with its own clock.
 type leaseLink struct{ cut chan struct{} }
 
-// serve starts the proxy, and returns a configuration with which a process uses the proxy instead of the API server.
 func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	to, err := url.Parse(config.Host)
@@ -36,7 +34,7 @@ func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
-		ErrorLog: log.New(io.Discard, "", 0), // Processes that end cancel their requests.
+		ErrorLog: log.New(io.Discard, "", 0), // Ending processes cancel their requests.
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "/leases/") {
@@ -59,8 +57,8 @@ func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// The leaders of a shard are frozen for longer than their lease duration. When they resume, they have work to do, but
-// get no response to requests about Leases.
+// The leaders of a shard are frozen for longer than their lease duration. When they resume, they have work to do but
+// get no response about Leases.
 //
 // Rules: shard-has-one-owner, lease-counts-from-send.
 func TestFrozenShardDoesNotActAfterResume(t *testing.T) {

@@ -15,9 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// maxTries is the maximum number of tries in which a successor must acquire an expired Lease. maxRenewals is the
-// maximum number of renewals of the Lease before the successor's first write in a namespace. Both limits count requests
-// of the successor instead of time, so they do not depend on the speed of the machine.
+// A successor must acquire an expired Lease within maxTries tries. The successor must write in each namespace before
+// maxRenewals renewals of the Lease. Both limits count requests, so they do not depend on the speed of the computer.
 const (
 	maxTries    = 3
 	maxRenewals = 5
@@ -25,8 +24,8 @@ const (
 
 var first, second = sharding.Shard{Index: 0, Count: 2}, sharding.Shard{Index: 1, Count: 2}
 
-// startPairs starts two processes for each shard of each program. It returns the leaders and the waiting processes, by
-// program and shard.
+// startPairs starts a leader and a waiting process for each shard of each program, and returns them by program and
+// shard.
 func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	d.t.Helper()
 	leaders, waiting = map[string][]*member{}, map[string][]*member{}
@@ -42,7 +41,6 @@ func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	return leaders, waiting
 }
 
-// awaitHandover waits until the Lease has another holder than before.
 func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, "another holder of "+before.Name,
@@ -56,7 +54,7 @@ func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
 		}, client.InNamespace(stack.SystemNamespace))
 }
 
-// During a scale-up, the leaders of one shard are killed. The other shard must continue. Within a lease duration, other
+// The leaders of one shard are killed during a scale-up. The other shard must continue. Within a lease duration, other
 // processes must serve the namespaces of the first shard.
 //
 // Rules: shard-taken-over-within-a-lease, shard-has-one-owner, crash-safe-everywhere.
@@ -76,7 +74,7 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 		}
 	}
 	killed := time.Now()
-	// Scale up again, so that all processes have work to do even if the first scale-up is already complete.
+	// Scale up again, in case the first scale-up is already complete.
 	d.scaleAll(8)
 
 	d.awaitRunningIn(d.namespacesOf(second), 8)
@@ -102,9 +100,8 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 	d.scaleToZero()
 }
 
-// wantTakeover fails the test unless a successor acquired the Lease of a killed process as soon as the Lease had
-// expired, and then served all namespaces of the shard. All times are those of the API server. wantTakeover returns the
-// time at which the Lease was acquired.
+// wantTakeover requires that a successor acquired the Lease of a killed process as soon as it expired, and then served
+// all namespaces of the shard. wantTakeover returns the time of the acquisition. All times are those of the API server.
 func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
 	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
@@ -134,8 +131,8 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 	return acquired
 }
 
-// The number of shards changes during a scale-up. As in an update of the Deployment, the new processes start while the
-// old processes are still running. Then the old processes end. One process of each program is killed.
+// The number of shards changes during a scale-up. As in an update of the Deployment, the new processes start before the
+// old ones end. One process of each program is killed.
 //
 // Rules: shards-agree-on-their-number, shard-has-one-owner.
 func TestShardCountChangesWithoutOverlap(t *testing.T) {

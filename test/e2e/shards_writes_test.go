@@ -9,11 +9,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// writes are requests in the order in which the API server received them.
 type writes []auditlog.Request
 
-// requests returns the requests that the processes have sent since the start of the API server, in the order of their
-// times.
 func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	d.t.Helper()
 	log, err := auditlog.Open(d.Control.AuditLog())
@@ -28,13 +25,10 @@ func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	return found
 }
 
-// changed reports whether a request was a successful write.
 func changed(r auditlog.Request) bool {
 	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Code >= 200 && r.Code < 300
 }
 
-// writes returns the successful writes of a program's processes in the namespaces of the fleets. It does not include
-// Events, because an Event only reports what was done.
 func (d *sharded) writes(program string) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -42,7 +36,7 @@ func (d *sharded) writes(program string) writes {
 	})
 }
 
-// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease.
+// renewals returns the writes of a process to its shard's Lease. The first write acquired the Lease.
 func (d *sharded) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -50,7 +44,6 @@ func (d *sharded) renewals(m *member) writes {
 	})
 }
 
-// tries returns the requests in which a process read the Lease of its shard.
 func (d *sharded) tries(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -59,7 +52,6 @@ func (d *sharded) tries(m *member) writes {
 	})
 }
 
-// awaitTry waits until each of the processes has tried to acquire its Lease.
 func (d *sharded) awaitTry(members ...*member) {
 	d.t.Helper()
 	for _, m := range members {
@@ -69,19 +61,16 @@ func (d *sharded) awaitTry(members ...*member) {
 	}
 }
 
-// ofMembers returns only the writes that the given processes sent.
 func (w writes) ofMembers(members ...*member) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !slices.ContainsFunc(members, func(m *member) bool { return m.Name == memberOf(r.Groups) })
 	})
 }
 
-// inNamespace returns only the writes in the given namespace.
 func (w writes) inNamespace(namespace string) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool { return r.Namespace != namespace })
 }
 
-// receivedBetween returns only the writes that the API server received between the two times.
 func (w writes) receivedBetween(after, before time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !r.Received.After(after) || !r.Received.Before(before)
@@ -91,8 +80,8 @@ func (w writes) receivedBetween(after, before time.Time) writes {
 func (w writes) first() auditlog.Request { return w[0] }
 func (w writes) last() auditlog.Request  { return w[len(w)-1] }
 
-// wantOneOwner fails the test if a process wrote in a namespace outside of its shard, or if it wrote in a namespace
-// after another process had become the owner. It checks all writes until the given time.
+// wantOneOwner fails the test if a process wrote outside of its shard, or after another process had become the owner.
+// wantOneOwner checks all writes until the given time.
 func (d *sharded) wantOneOwner(until time.Time) {
 	d.t.Helper()
 	for _, program := range programs {

@@ -23,17 +23,15 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// While the processes run, the data of the control cluster is restored from a snapshot. As a result, objects have older
-// versions. Machines that were created after the snapshot are unknown. Machines that were deleted after the snapshot
-// exist again. No instance with a serving node may be removed, and no machine may get a second instance. In the end, an
-// administrator adopts the unknown instances.
+// The data of the control cluster is restored from a snapshot while the processes run. Newer machines become unknown,
+// and deleted machines exist again. No instance with a serving node may be removed, and no machine may get a second
+// instance. In the end, an administrator adopts the unknown instances.
 //
 // Rules: older-data-ends-process and unknown-instances-taken-in.
 func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// While the API server is down, the manager's Lease does not expire. So if the manager exits, the older data is the
-	// only possible reason.
+	// The manager's Lease outlasts the outage of the API server. So only the older data can end the manager.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},
@@ -134,7 +132,6 @@ func hasMachine(machines []v1beta1.Machine, name string) bool {
 	return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Name == name })
 }
 
-// anotherDeployment creates a deployment that differs from the deployment of the example only in its name and replicas.
 func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	m.t.Helper()
 	like := m.deployment()
@@ -147,8 +144,7 @@ func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	return name
 }
 
-// startAgain waits until the processes have ended, and starts them again as a Deployment would do. It returns when they
-// lead.
+// startAgain waits until the processes have ended, restarts them as a Deployment would, and waits until they lead.
 func (m *machinist) startAgain(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
@@ -160,7 +156,6 @@ func (m *machinist) startAgain(processes ...*child.Process) {
 	}
 }
 
-// awaitBlockedOrphans waits until a class reports that instances without a machine wait for an administrator.
 func (m *machinist) awaitBlockedOrphans() {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class with orphans", func(l *v1beta1.MachineClassList) (bool,
@@ -169,7 +164,6 @@ func (m *machinist) awaitBlockedOrphans() {
 	}, client.InNamespace(namespace))
 }
 
-// awaitNoBlockedOrphans waits until no class reports that orphans wait for an administrator.
 func (m *machinist) awaitNoBlockedOrphans() {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "no orphans", func(l *v1beta1.MachineClassList) (bool, string) {
@@ -183,7 +177,6 @@ func hasBlockedOrphans(l *v1beta1.MachineClassList) bool {
 	})
 }
 
-// wantOneInstanceEach fails the test if two live instances have the tag of the same machine.
 func (m *machinist) wantOneInstanceEach() {
 	m.t.Helper()
 	seen := map[string]string{}

@@ -15,32 +15,26 @@ import (
 
 // These flags configure the Lease of a process.
 var (
-	// patientLease contains the flags that the processes in these tests use by default. A process that cannot renew its
-	// Lease ends, and on a busy machine the API server may take more than ten seconds to respond to a renewal.
+	// patientLease contains the default flags of these tests. On a busy computer, the API server may take more than ten
+	// seconds to answer a renewal, and a process that cannot renew its Lease ends.
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
-	// defaultLease contains the default values of the flags.
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
-	// shortLease contains flags with which a successor of a killed leader can start within seconds. On a busy machine, a
-	// process may lose such a Lease. Processes with shortLease are therefore supervised if other tests run at the same
-	// time, unless the test checks how these processes end.
+	// shortLease lets a successor of a killed leader start within seconds. On a busy computer, a process may lose such
+	// a Lease. So these processes are supervised in parallel tests, unless the test checks how they end.
 	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
 		"--leader-election-retry-period=1s"}
 )
 
-// crashPatience is the maximum time until a successor leads. On a busy machine, a new leader may need more than a
-// minute.
+// crashPatience limits the time until a successor leads. On a busy computer, this may take more than a minute.
 const crashPatience = 3 * time.Minute
 
-// supervised restarts processes that end, as a Deployment would do. A process ends if it cannot renew its Lease.
+// supervised restarts processes that end, as a Deployment would. A process ends if it cannot renew its Lease.
 type supervised struct {
-	m *machinist
-	// mu is locked while a process is stopped or started.
-	mu sync.Mutex
-	// ends contains, for each process, the errors with which the process ended, except when the test killed it.
+	m    *machinist
+	mu   sync.Mutex
 	ends map[*child.Process][]error
 }
 
-// supervise restarts processes that end, until the test ends.
 func (m *machinist) supervise(processes ...*child.Process) *supervised {
 	s := &supervised{m: m, ends: map[*child.Process][]error{}}
 	ctx, stop := context.WithCancel(context.Background())
@@ -73,7 +67,6 @@ func (s *supervised) keep(ctx context.Context, p *child.Process) {
 	}
 }
 
-// crash kills a process with SIGKILL, starts it again, and returns when it leads.
 func (s *supervised) crash(p *child.Process) {
 	s.m.t.Helper()
 	s.mu.Lock()
@@ -97,8 +90,6 @@ func (s *supervised) crash(p *child.Process) {
 	}
 }
 
-// leaseExits returns how often a process ended because it lost its Lease. If the process ended for another reason,
-// leaseExits fails the test.
 func (s *supervised) leaseExits(p *child.Process) int {
 	s.m.t.Helper()
 	s.mu.Lock()

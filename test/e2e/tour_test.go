@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// The tour of the demo shows that all features work together.
 func TestDemoTourSucceeds(t *testing.T) {
 	t.Parallel()
 	forms := [][]string{{"--once", "--separate-target"}}
@@ -32,8 +31,8 @@ func TestDemoTourSucceeds(t *testing.T) {
 			if err != nil {
 				t.Errorf("machinist-demo %s: %v", strings.Join(args, " "), err)
 			}
-			// Kubernetes' garbage collector discovers new kinds every 30 seconds. Here the garbage collector knows the kinds of
-			// Machinist from the start, so the deletion takes about a second.
+			// The garbage collector discovers new kinds every 30 seconds. Here it knows the kinds of Machinist from the
+			// start, so the deletion takes about a second.
 			_, last, _ := strings.Cut(out.String(), "Delete the deployment.")
 			took := regexp.MustCompile(`done after (\S+)\.\n`).FindStringSubmatch(last)
 			if took == nil {
@@ -46,7 +45,7 @@ func TestDemoTourSucceeds(t *testing.T) {
 	}
 }
 
-// If Ctrl-C interrupts the demo while it starts, the demo must not print the errors that follow from the interruption.
+// If Ctrl-C interrupts the demo while it starts, the resulting errors must not be printed.
 func TestDemoIsInterruptedDuringStart(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -24,27 +24,23 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// minCoverage is the minimum fraction of an operation's time that its spans must cover.
 const minCoverage = 0.99
 
-// traced is a Machinist whose processes send traces to a receiver.
 type traced struct {
 	*machinist
 	receiver *otlp.Receiver
 }
 
-// startTraced starts a Machinist. The environment variables of its processes enable traces.
 func startTraced(t *testing.T) *traced {
 	t.Helper()
 	receiver := otlp.Receive(t)
 	return &traced{start(t, stack.Options{
-		ProviderArgs: defaultLease, // The provider is killed, and leads again when its Lease has expired.
+		ProviderArgs: defaultLease, // The killed provider leads again when its Lease has expired.
 		Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 			"OTEL_BSP_SCHEDULE_DELAY=200"},
 	}), receiver}
 }
 
-// awaitTrace returns the trace of an operation when it is complete.
 func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 	m.t.Helper()
 	id := o.TraceID().String()
@@ -64,8 +60,8 @@ func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 	}
 }
 
-// awaitCoveredTrace returns the complete trace of an operation. It fails the test unless the spans cover the time of
-// the operation, and each of the services has sent spans.
+// awaitCoveredTrace returns the complete trace of an operation. Its spans must cover the time of the operation, and
+// each of the services must have sent spans.
 func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp.Trace {
 	m.t.Helper()
 	trace := m.awaitTrace(o)
@@ -80,8 +76,8 @@ func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp
 	return trace
 }
 
-// awaitCreationTrace returns the complete trace of a machine's creation. It fails the test unless the trace contains
-// the given calls and all steps of a creation.
+// awaitCreationTrace returns the complete trace of a machine's creation. The trace must contain the given calls and all
+// steps of a creation.
 func (m *traced) awaitCreationTrace(machine *v1beta1.Machine, calls ...string) otlp.Trace {
 	m.t.Helper()
 	trace := m.awaitCoveredTrace(tracing.Create(machine.UID), stack.Manager, stack.Provider)
@@ -104,7 +100,6 @@ func (m *traced) awaitCreationTrace(machine *v1beta1.Machine, calls ...string) o
 	return trace
 }
 
-// fault adds a fault rule to the cloud.
 func (m *traced) fault(rule simcloud.FaultRule) {
 	m.t.Helper()
 	if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
@@ -112,7 +107,6 @@ func (m *traced) fault(rule simcloud.FaultRule) {
 	}
 }
 
-// crash kills the provider, starts it again, and returns when it leads.
 func (m *traced) crash() {
 	m.t.Helper()
 	ctx := context.Background()
@@ -127,8 +121,8 @@ func (m *traced) crash() {
 	}
 }
 
-// The traces of machines must explain how the time was spent. The test includes creations with errors of the cloud, a
-// crash of the provider, a rollout and a drain. Each trace has one root span and contains no secret.
+// The traces of machines must explain how the time was spent: in creations with cloud errors, a crash of the provider,
+// a rollout and a drain. Each trace has one root span and contains no secret.
 //
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 func TestTracesExplainTime(t *testing.T) {
@@ -167,8 +161,8 @@ func TestTracesExplainTime(t *testing.T) {
 	}
 }
 
-// crashInTheMiddle kills the provider while machines are booting. Spans that had not been sent at that time are lost.
-// But no step is missing in the traces, because the next process reports all steps.
+// crashInTheMiddle kills the provider while machines boot. Unsent spans are lost, but no step is missing in the traces,
+// because the next process reports all steps.
 func (m *traced) crashInTheMiddle() {
 	m.t.Helper()
 	m.scale(5)
@@ -192,7 +186,6 @@ func (m *traced) crashInTheMiddle() {
 	m.t.Logf("a trace across a crash:\n%s", m.awaitCreationTrace(&machines[4]))
 }
 
-// wantTimeline fails the test unless the timeline of a machine contains the given words.
 func (m *traced) wantTimeline(machine string, words ...string) {
 	m.t.Helper()
 	out := m.command("why", machine, "--timeline")
@@ -200,7 +193,6 @@ func (m *traced) wantTimeline(machine string, words ...string) {
 	contains(m.t, out, words...)
 }
 
-// rolloutIsTraced checks the traces of a rollout of another class.
 func (m *traced) rolloutIsTraced() {
 	m.t.Helper()
 	old := m.awaitRunning(5)
@@ -317,8 +309,8 @@ func TestTracesCostNoWrite(t *testing.T) {
 	t.Logf("without traces: %v", without)
 	t.Logf("with traces:    %v", with)
 	for what, n := range with {
-		// The number of status writes depends on the times at which the events of a Node arrive, because several changes may
-		// be combined in one write.
+		// The number of status writes depends on the timing of Node events, because one write may combine several
+		// changes.
 		most := without[what]
 		if strings.HasSuffix(what, "/status") {
 			most += machines * 3 / 10

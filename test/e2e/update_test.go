@@ -26,16 +26,15 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// These classes exist in addition to the classes of the example. The simulated cloud changes the type of an instance
-// from small to medium while it runs, and to large with a restart. The cloud cannot change the type to gpu, and does
-// not know the type of unknownClass.
+// These classes complement the classes of the example. The simulated cloud changes an instance from small to medium
+// while it runs, and to large with a restart. The cloud cannot change the type to gpu, and does not know the type of
+// unknownClass.
 const (
 	mediumClass  = "medium"
 	gpuClass     = "gpu"
 	unknownClass = "unknown"
 )
 
-// A Machine without a set is updated in all ways that are possible.
 func TestStandaloneMachineIsUpdated(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -176,7 +175,7 @@ func TestStandaloneMachineIsUpdated(t *testing.T) {
 	}
 }
 
-// A Machine without a class is updated in the same way when its own providerSpec changes.
+// A Machine without a class is updated when its own providerSpec changes.
 func TestInlineMachineIsUpdated(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -214,7 +213,6 @@ func TestInlineMachineIsUpdated(t *testing.T) {
 	m.wantNeverTwoAtOnce()
 }
 
-// createStandaloneMachine creates a Machine of the small class without a set, and all classes of these tests.
 func (m *machinist) createStandaloneMachine(name string) {
 	m.t.Helper()
 	m.createFleet(0, nil)
@@ -243,7 +241,6 @@ func (m *machinist) create(o client.Object) {
 	}
 }
 
-// providerSpec returns the providerSpec of the example's small class with another instance type.
 func providerSpec(t *testing.T, instanceType string) *runtime.RawExtension {
 	t.Helper()
 	raw, err := json.Marshal(driver.Spec{APIVersion: driver.APIVersion, Kind: driver.Kind, Region: "sim-1",
@@ -286,7 +283,6 @@ func (m *machinist) delete(name string) {
 	}
 }
 
-// awaitMachine waits until a machine exists and done returns true for it.
 func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) bool) *v1beta1.Machine {
 	m.t.Helper()
 	is := func(machine v1beta1.Machine) bool { return machine.Name == name && done(&machine) }
@@ -294,7 +290,6 @@ func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) 
 	return &machines[slices.IndexFunc(machines, is)]
 }
 
-// awaitUpdated waits until a machine has applied a class and a version, and is Running and Ready.
 func (m *machinist) awaitUpdated(name, class, version string) *v1beta1.Machine {
 	m.t.Helper()
 	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version),
@@ -311,7 +306,6 @@ func isUpToDate(m *v1beta1.Machine, status metav1.ConditionStatus, reason string
 	return c != nil && c.Status == status && c.Reason == reason
 }
 
-// awaitInService waits until the machine's node again accepts pods, and traffic from load balancers.
 func (m *machinist) awaitInService(name string) {
 	m.t.Helper()
 	eventually(m.t, "the node is back in service", func() (bool, string) {
@@ -322,7 +316,6 @@ func (m *machinist) awaitInService(name string) {
 	})
 }
 
-// node reads the Node of a machine.
 func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	m.t.Helper()
 	node := &corev1.Node{}
@@ -332,7 +325,6 @@ func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// pod reads a pod again. If the pod no longer exists, the function returns nil.
 func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	m.t.Helper()
 	now := &corev1.Pod{}
@@ -346,7 +338,6 @@ func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// instanceOf returns the only instance of a machine in the cloud that is not terminated.
 func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
 	m.t.Helper()
 	var live []simcloud.Record
@@ -361,7 +352,6 @@ func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
 	return live[0]
 }
 
-// wantNeverTwoAtOnce fails the test if a Machine has ever had two instances at the same time.
 func (m *machinist) wantNeverTwoAtOnce() {
 	m.t.Helper()
 	last := map[types.UID]simcloud.Record{}

@@ -26,12 +26,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If a machine cannot continue automatically, "machinist why" prints a command that solves the problem. The test runs
-// these commands.
+// For a machine that cannot continue, "machinist why" prints a command that solves the problem. The test runs these
+// commands.
 func TestWhyAdviceWorks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	// The provider is killed. When its Lease has expired, "machinist why" reports this.
+	// "machinist why" reports a killed provider when its Lease has expired.
 	m := start(t, stack.Options{ProviderArgs: defaultLease})
 	m.removeDelays()
 	m.createFleet(1, nil)
@@ -112,8 +112,8 @@ func TestWhyAdviceWorks(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// awaitForceDeleted waits until a machine that was deleted by force no longer exists. In such a deletion, Machinist
-// waits for the cloud for up to two minutes.
+// awaitForceDeleted waits until a force-deleted machine is gone. Such a deletion waits for the cloud for up to two
+// minutes.
 func (m *machinist) awaitForceDeleted(name string) {
 	m.t.Helper()
 	env.AwaitFor(m.t, 2*env.Patience, m.control, &v1beta1.MachineList{}, "machine "+name+" to be gone",
@@ -122,7 +122,6 @@ func (m *machinist) awaitForceDeleted(name string) {
 		}, client.InNamespace(namespace))
 }
 
-// awaitOne waits for a machine for which match returns true.
 func (m *machinist) awaitOne(what string, match func(v1beta1.Machine) bool) (found v1beta1.Machine) {
 	m.t.Helper()
 	m.await("a machine that "+what, func(machines []v1beta1.Machine) bool {
@@ -137,8 +136,8 @@ func (m *machinist) awaitOne(what string, match func(v1beta1.Machine) bool) (fou
 
 func deleted(machine v1beta1.Machine) bool { return !machine.DeletionTimestamp.IsZero() }
 
-// followAdviceForDeleted runs the advised commands for all machines that are being deleted. It is used when no provider
-// process is running.
+// followAdviceForDeleted runs the advised commands for all machines that are being deleted, while no provider process
+// runs.
 func (m *machinist) followAdviceForDeleted() {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
@@ -153,7 +152,6 @@ func (m *machinist) followAdviceForDeleted() {
 	}
 }
 
-// why returns the result of "machinist why" for a machine.
 func (m *machinist) why(machine string) (view why.View) {
 	m.t.Helper()
 	cmd := exec.Command(filepath.Join(binDir(m.t), "machinist"), "why", "machine/"+machine, "-n", namespace, "-o", "json",
@@ -170,7 +168,8 @@ func (m *machinist) why(machine string) (view why.View) {
 
 var commandInAdvice = regexp.MustCompile(`kubectl .*$`)
 
-// followAdvice runs the first command in the findings of "machinist why" for a machine. It replaces CLASS by a class.
+// followAdvice runs the first command that "machinist why" advises for a machine. followAdvice replaces CLASS by a
+// class.
 func (m *machinist) followAdvice(machine v1beta1.Machine, class string) {
 	m.t.Helper()
 	for _, f := range m.why(machine.Name).Findings {

@@ -29,9 +29,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines. While the client does
-// this, the certificate and its CA are replaced, and each replica is restarted. If the webhook is unreachable, the API
-// server ignores it. So if a request does not reach the webhook, an invalid Machine is admitted.
+// Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines while the certificate
+// and its CA are replaced, and while each replica restarts. The API server ignores an unreachable webhook, so a lost
+// request shows as an admitted invalid Machine.
 //
 // Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
 func TestNoAdmissionRequestIsLost(t *testing.T) {
@@ -59,7 +59,7 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 
 	var expiring []byte
 	for try := 0; !bytes.Equal(w.secret().Data["ca.crt"], expiring); try++ {
-		// On a busy machine, the next CA may replace the expiring CA before all processes have read the expiring CA.
+		// On a busy computer, the next CA may replace the expiring CA before all processes have read it.
 		if try == 3 {
 			t.Fatal("an expiring CA was replaced before it was used")
 		}
@@ -114,14 +114,12 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 	}
 }
 
-// webhook is the manager's webhook, which several replicas serve.
 type webhook struct {
 	*machinist
 	replicas []string
 }
 
-// trySend sends a valid Machine, or an invalid Machine that only the webhook refuses. It returns an error if the
-// invalid Machine is admitted or the valid Machine is refused.
+// trySend sends a valid Machine, or an invalid one that only the webhook refuses. The wrong answer is an error.
 func (w *webhook) trySend(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
@@ -142,15 +140,13 @@ func (w *webhook) trySend(n int, invalid bool) error {
 	return nil
 }
 
-// stream is a client that sends one Machine after another without a pause, in several goroutines.
 type stream struct {
 	stop  chan struct{}
 	tasks sync.WaitGroup
 
-	mu   sync.Mutex
-	sent int
-	lost []string
-	// changed is signaled when the value of the field sent has changed.
+	mu      sync.Mutex
+	sent    int
+	lost    []string
 	changed *sync.Cond
 }
 
@@ -181,8 +177,8 @@ func (w *webhook) stream(goroutines int) *stream {
 	return s
 }
 
-// connectRepeatedly connects to the replicas all the time, similar to an API server that opens a new connection for
-// each request. The CA bundle that it uses may be outdated by the duration of one request.
+// connectRepeatedly connects to the replicas all the time, like an API server that opens a connection for each request.
+// Its CA bundle may be outdated by one request.
 func (w *webhook) connectRepeatedly(s *stream) {
 	s.tasks.Go(func() {
 		for {
@@ -204,7 +200,7 @@ func (w *webhook) connectRepeatedly(s *stream) {
 					conn.Close()
 				} else if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 					s.recordLoss(fmt.Errorf("%s: %w", replica, untrusted))
-				} // Otherwise the replica is unreachable, and requests reach the other one.
+				} // Otherwise, the replica is unreachable, and requests reach the other one.
 			}
 		}
 	})
@@ -216,7 +212,6 @@ func (s *stream) recordLoss(err error) {
 	s.lost = append(s.lost, time.Now().Format("05.000 ")+err.Error())
 }
 
-// awaitSent waits until the given number of Machines have been sent.
 func (s *stream) awaitSent(more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +232,6 @@ func (s *stream) end() (int, []string) {
 	return s.sent, s.lost
 }
 
-// countDuring calls f while the stream is running, and logs how many Machines were sent and lost during the call.
 func (w *webhook) countDuring(s *stream, what string, f func()) {
 	w.t.Helper()
 	s.awaitSent(20)
@@ -249,7 +243,6 @@ func (w *webhook) countDuring(s *stream, what string, f func()) {
 	w.t.Logf("%s: %s, %d requests, %d lost", what, time.Since(begun).Round(10*time.Millisecond), more-n, lostNow-lost)
 }
 
-// restart stops a replica gracefully, starts it again, and returns when it serves.
 func (w *webhook) restart(p *child.Process, address string) {
 	w.t.Helper()
 	if err := p.Stop(15 * time.Second); err != nil {
@@ -274,7 +267,6 @@ func (w *webhook) secret() *corev1.Secret {
 	return secret
 }
 
-// change changes the data of the Secret. If the write conflicts with another write, setStage tries again.
 func (w *webhook) change(f func(map[string][]byte)) {
 	w.t.Helper()
 	eventually(w.t, "the Secret is changed", func() (bool, string) {
@@ -299,12 +291,11 @@ func (w *webhook) awaitSecret(what string, done func(map[string][]byte) bool) (d
 	return data
 }
 
-// awaitPresented waits until the replicas present the certificate in the Secret.
 func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {
 		eventually(w.t, replica+" presents the certificate of the Secret", func() (bool, string) {
-			// This check only compares certificates. The API server checks whether the certificate is trusted.
+			// This check only compares certificates. The API server checks the trust.
 			conn, err := tls.Dial("tcp", replica, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return false, err.Error()
@@ -317,8 +308,8 @@ func (w *webhook) awaitPresented(replicas ...string) {
 	}
 }
 
-// useExpiringCA writes another CA into the Secret, together with a certificate that this CA has signed. The CA expires
-// so soon that the manager must replace it. useExpiringCA returns the certificate of the CA.
+// useExpiringCA writes another CA and a certificate of this CA into the Secret. The CA expires so soon that the manager
+// must replace it.
 func (w *webhook) useExpiringCA() []byte {
 	w.t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

@@ -38,25 +38,23 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Patience is the timeout of Await. This value affects only failing tests, because Await returns as soon as the
-// expected state is reached.
+// Patience is the timeout of Await. Patience only affects failing tests, because Await returns as soon as the expected
+// state is reached.
 const Patience = 2 * time.Minute
 
-// running is the control plane that Main or Start started. It is nil if Use has set another API server.
+// running is the control plane that Main or Start started. After Use, running is nil.
 var running *controlplane.ControlPlane
 
-// administrator is the client configuration of an administrator. kubeconfig is the path of a file with the same
-// content.
+// administrator is the client configuration of an administrator. kubeconfig is the path of the same configuration.
 var (
 	administrator *rest.Config
 	kubeconfig    string
 )
 
-// Use sets the API server that the functions of this package use.
+// Use sets the API server for the functions of this package.
 func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
-// Main starts a control plane, runs the tests and stops the control plane. It uses the first of the options, if any are
-// given.
+// Main starts a control plane, runs the tests and stops the control plane. Main uses only the first of the options.
 func Main(m *testing.M, options ...controlplane.Options) int {
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}
@@ -72,8 +70,8 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 	return m.Run()
 }
 
-// Start starts a control plane for one test and its subtests. Use it in a binary whose other tests use another API
-// server. No other test may run in parallel with this test.
+// Start starts a control plane for one test and its subtests, if the other tests of the binary use another API server.
+// No other test may run in parallel.
 func Start(t testing.TB) {
 	t.Helper()
 	config, file := administrator, kubeconfig
@@ -87,7 +85,6 @@ func Start(t testing.TB) {
 	}
 }
 
-// start starts a control plane with the API of Machinist, and returns a function that stops it.
 func start(o controlplane.Options) (stop func(), err error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, o)
@@ -147,8 +144,8 @@ func Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Manager starts a controller-runtime manager and stops it when the test ends. It calls register before the start, to
-// add controllers. As in production, reads through the cached client include the client's own writes.
+// Manager starts a controller-runtime manager and stops it when the test ends. register adds the controllers. As in
+// production, cached reads include the client's own writes.
 func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
 	t.Helper()
 	yes := true
@@ -184,22 +181,22 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 	return mgr
 }
 
-// Await reads a list after each event of its kind until done returns true, and returns the list. If the timeout is
-// reached, it fails the test and reports the last state that done returned.
+// Await reads a list after each event of its kind until done returns true, and returns the list. After a timeout, it
+// fails the test with the last state that done returned.
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()
 	return AwaitFor(t, Patience, c, list, what, done, options...)
 }
 
-// AwaitFor does the same as Await, but with another timeout, for example for a real cloud.
+// AwaitFor is Await with another timeout, for example for a real cloud.
 func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
 	done func(L) (bool, string), options ...client.ListOption) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var state string
-	// Decode each response into an empty list. Otherwise old fields could remain.
+	// Decode each response into an empty list, because old fields could remain in another one.
 	empty := list.DeepCopyObject()
 	for {
 		list := empty.DeepCopyObject().(L)
@@ -217,7 +214,7 @@ func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c clien
 		}
 		select {
 		case <-events.ResultChan():
-			// Read the list again after each event, and when the watch ends.
+			// Also read the list again when the watch ends.
 		case <-ctx.Done():
 		}
 		events.Stop()

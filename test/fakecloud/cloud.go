@@ -1,10 +1,10 @@
-// Package fakecloud implements a cloud in memory and its driver, for tests of reconcilers with a fake clock. It
-// provides only the guarantees of the driver contract (provider.Driver). Reads may be stale. A creation may take effect
-// although its response was lost. A deletion may report Gone because of a stale read. A test adds faults for single
-// calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
+// Package fakecloud implements an in-memory cloud and its driver, for tests of reconcilers with a fake clock. The
+// package provides only the guarantees of the driver contract (provider.Driver). Reads may be stale. A creation may
+// take effect although its response was lost. A deletion may report Gone because of a stale read. Tests add faults for
+// single calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
 //
-// The deterministic simulation has another implementation, in test/simulation, because it copies its cloud at each step
-// of a search and also simulates the kubelet of each instance.
+// The deterministic simulation uses another implementation, in test/simulation. The package copies its cloud at each
+// step of a search, and also simulates the kubelets.
 package fakecloud
 
 import (
@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cloud is a cloud and its driver. The exported fields must be set before the calls that they affect.
+// Cloud is a cloud and its driver. Set the exported fields before the calls that they affect.
 type Cloud struct {
 	provider.Driver // Methods that Cloud does not implement panic.
 
@@ -29,33 +29,32 @@ type Cloud struct {
 	Clock        clock.PassiveClock
 	// Settle is the result of CreateSettle. The default is a minute.
 	Settle time.Duration
-	// Boot is the time that passes until a new instance runs. Shutdown is the time that passes until a deleted instance
-	// disappears. By default, an instance starts and disappears during the call.
+	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
+	// default, both happen during the call.
 	Boot, Shutdown time.Duration
-	// Left is the value of DeleteResult.Left that Delete returns until the instance disappears.
+	// Left is the DeleteResult.Left that Delete returns until the instance has disappeared.
 	Left string
-	// Blind is the time during which lookups by tags do not find a new instance.
+	// Blind is how long lookups by tags do not find a new instance.
 	Blind time.Duration
-	// Lag is the age of the states that reads return. It applies to reads by ID, reads by tags, and lists. So a read may
-	// not return a new instance yet, may still return a deleted instance, and returns old states and tags. Lag also
-	// applies to the reads at the beginning of Create, Delete and Adopt.
+	// Lag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
+	// A read may miss a new instance, return a deleted one, or return old tags.
 	Lag time.Duration
-	// If Evasive is set, Delete does not report whether it found the instance.
+	// Evasive makes Delete not report whether it found the instance.
 	Evasive bool
-	// PageSize is the number of instances in a page of List. The default is 100. With 0, a list never ends.
+	// PageSize is the number of instances in a page of List, by default 100. With 0, a list never ends.
 	PageSize int
-	// NodeName returns the node name of a machine's instance, or "" if the name is unknown. The default is the name of the
+	// NodeName returns the node name of a machine's instance, or "" if it is unknown. The default is the name of the
 	// machine.
 	NodeName func(provider.Machine) string
 	// Scope returns the scope of a class for List. Without it, the scope is empty.
 	Scope func(provider.Class) (string, error)
-	// Leftovers contains the parts without an instance, by account.
+	// Leftovers contains the parts of deleted instances, by account.
 	Leftovers map[string][]provider.Leftover
 
-	// Around is called for each call of the driver, and must call f. call is a name such as "cloud create" or "cloud get".
+	// Around wraps each call of the driver and must call f. call is a name such as "cloud create".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete are called at the beginning of a call, while the cloud is not locked. If this function
-	// returns an error, the call returns the error.
+	// OnList, OnGet and OnDelete run at the beginning of a call, while the cloud is unlocked. The call returns their
+	// error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
 	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
@@ -88,13 +87,11 @@ type Instance struct {
 
 type usedToken struct{ parameters, providerID string }
 
-// lateCreate is a creation that takes effect at a later time.
 type lateCreate struct {
 	at  time.Time
 	req provider.CreateRequest
 }
 
-// lateTags is an adoption that sets the tags at a later time.
 type lateTags struct {
 	at  time.Time
 	req provider.AdoptRequest
@@ -122,14 +119,14 @@ func (c *Cloud) Live() []Instance {
 	return live
 }
 
-// Created returns the number of instances that were created for a machine.
+// Created returns how many instances were created for a machine.
 func (c *Cloud) Created(uid types.UID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.created[uid]
 }
 
-// Twins returns the UIDs of all machines that have ever had two instances at the same time.
+// Twins returns the UIDs of the machines that have ever had two instances at the same time.
 func (c *Cloud) Twins() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,8 +154,8 @@ func (c *Cloud) Lists() int {
 	return c.lists
 }
 
-// Put adds an instance that another system created. The account is the value of the key "account" in the credentials.
-// If an instance with the same provider ID exists, Put replaces it.
+// Put adds or replaces an instance that another system created. The account is the value of the key "account" in the
+// credentials.
 func (c *Cloud) Put(account string, in provider.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +209,6 @@ func (c *Cloud) remove(providerID string) {
 	c.record(c.Clock.Now())
 }
 
-// tick applies changes that are due.
 func (c *Cloud) tick() {
 	now := c.Clock.Now()
 	creating := c.creating
@@ -222,7 +218,7 @@ func (c *Cloud) tick() {
 			c.creating = append(c.creating, late)
 			continue
 		}
-		_, _ = c.create(late.req, late.at) // The call has returned already.
+		_, _ = c.create(late.req, late.at) // The call has already returned.
 	}
 	tagging := c.tagging
 	c.tagging = nil

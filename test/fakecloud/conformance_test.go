@@ -21,12 +21,10 @@ func spec(size string) []byte {
 	return []byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","size":"` + size + `"}`)
 }
 
-// checkedCloud adds checks of the context and of the specification. Cloud does not have these checks, because the tests
-// of reconcilers do not need them. It also removes the instances of other clusters from lists, because such instances
-// violate the contract.
+// checkedCloud adds checks of the context and the specification, which the tests of reconcilers do not need.
+// checkedCloud also removes the instances of other clusters from lists, because they violate the contract.
 type checkedCloud struct{ *fakecloud.Cloud }
 
-// checkContext returns the error of a context, converted to an error of the contract.
 func checkContext(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -37,7 +35,6 @@ func checkContext(ctx context.Context) error {
 	return nil
 }
 
-// checkClass validates the specification of a class, and the context.
 func checkClass(ctx context.Context, class provider.Class) error {
 	var s struct {
 		APIVersion string `json:"apiVersion"`
@@ -89,7 +86,7 @@ func (c checkedCloud) Delete(ctx context.Context, req provider.DeleteRequest) (p
 	return c.Cloud.Delete(ctx, req)
 }
 
-// Update returns UpdateNeedsReplacement, like a driver that cannot update instances in place.
+// Update returns UpdateNeedsReplacement, like a driver without in-place updates.
 func (c checkedCloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	in, err := c.Get(ctx, provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID, ProviderID: req.ProviderID,
 		Scope: req.Scope, Class: req.Class})

@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// call runs f as one call of the driver, while the cloud is locked.
 func (c *Cloud) call(name string, f func() error) error {
 	return c.around(name, func() error {
 		c.mu.Lock()
@@ -75,7 +74,7 @@ func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		return err
 	})
 	if err != nil {
-		return nil, err // The instance may exist nevertheless.
+		return nil, err // The instance may still exist.
 	}
 	return out, nil
 }
@@ -91,7 +90,7 @@ func (c *Cloud) create(req provider.CreateRequest, now time.Time) (*provider.Ins
 	}
 	account := accountOf(req.Class)
 	if in, err := c.find(&account, "", req.ClusterID, req.Machine); err == nil {
-		return in, nil // The contract requires that a machine gets no second instance.
+		return in, nil // The contract forbids a second instance for a machine.
 	}
 	for _, in := range c.instances {
 		if in.MachineUID == req.Machine.UID {
@@ -147,7 +146,7 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 	return out, nil
 }
 
-// Delete implements provider.Driver. Like many drivers, Delete reads the instance before it deletes it.
+// Delete implements provider.Driver. Like many drivers, it reads the instance before deleting it.
 func (c *Cloud) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	c.count(&c.deletes)
 	if c.OnDelete != nil {
@@ -206,7 +205,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 	return provider.DeleteResult{Left: c.Left}, nil
 }
 
-// Adopt implements provider.Adopter. Like many drivers, Adopt reads the instance before it sets the tags.
+// Adopt implements provider.Adopter. Like many drivers, it reads the instance before setting the tags.
 func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
 	err = c.call("adopt", func() error {
 		step := c.step("Adopt")
@@ -253,8 +252,8 @@ func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provi
 	return out, err
 }
 
-// List implements provider.Driver. In violation of the contract, List also returns the instances of other clusters in
-// the account.
+// List implements provider.Driver. Against the contract, it also returns the instances of other clusters in the
+// account.
 func (c *Cloud) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	page, account := 0, accountOf(req.Class)
 	if req.Continue != "" {

@@ -8,15 +8,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// history contains the states of an instance over time.
 type history struct {
 	account, providerID string
 	created             time.Time
 	versions            []version
 }
 
-// version is a state of an instance. since is the time at which the state began. instance is nil if the instance had
-// been removed.
+// version is a state of an instance that began at since. If the instance was removed, instance is nil.
 type version struct {
 	since    time.Time
 	instance *provider.Instance
@@ -24,7 +22,6 @@ type version struct {
 
 func (h *history) last() *provider.Instance { return h.versions[len(h.versions)-1].instance }
 
-// record stores the new states of changed instances, so that later reads can return stale states.
 func (c *Cloud) record(now time.Time) {
 	for _, in := range c.instances {
 		i := slices.IndexFunc(c.history, func(h *history) bool { return h.providerID == in.ProviderID })
@@ -43,8 +40,7 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns an earlier state of an instance: the state at the current time minus Lag. If the instance did not exist
-// at that time, read returns nil.
+// read returns the state of an instance as of Lag ago, or nil if the instance did not exist then.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {
@@ -62,15 +58,13 @@ func (c *Cloud) read(h *history) *provider.Instance {
 	return &copied
 }
 
-// Find reads one instance in the same way as Get: by provider ID, or by tags if the provider ID is empty. It searches
-// all accounts.
+// Find reads one instance like Get: by provider ID, or by tags if the provider ID is empty. Find searches all accounts.
 func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(nil, providerID, cluster, m)
 }
 
-// find searches one account, or all accounts if account is nil.
 func (c *Cloud) find(account *string, providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	for _, h := range c.history {
 		if account != nil && h.account != *account {
@@ -91,7 +85,6 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// checkScope returns NotFound if an instance does not belong to the scope.
 func checkScope(in *provider.Instance, scope string) error {
 	if scope != "" && scope != in.Scope {
 		return provider.Errorf(provider.NotFound, "no instance %s in %s", in.ProviderID, scope)

@@ -10,16 +10,15 @@ import (
 type Step struct {
 	// Err is the error that the call returns.
 	Err error
-	// Late is the delay before a Create or Adopt takes effect. The result of the call remains the same.
+	// Late delays the effect of a Create or Adopt, but not its result.
 	Late time.Duration
 	// During runs during the call.
 	During func()
-	// If Spent is set, the cloud regards the token of a Create as used, as if its instance had already been created and
-	// removed.
+	// Spent makes the cloud treat the token of a Create as used, as if its instance had been created and removed.
 	Spent bool
-	// If Unseen is set, Delete reports Gone but deletes nothing, as after a stale read.
+	// Unseen makes Delete report Gone and delete nothing, as after a stale read.
 	Unseen bool
-	// Answer, if set, changes the instance that Get returns.
+	// Answer changes the instance that Get returns.
 	Answer func(*provider.Instance)
 }
 
@@ -30,7 +29,7 @@ func (c *Cloud) Will(operation string, steps ...Step) {
 	c.script[operation] = append(c.script[operation], steps...)
 }
 
-// Fail makes the next calls of an operation fail. Each call returns the next error of the list.
+// Fail makes the next calls of an operation fail with the given errors, one for each call.
 func (c *Cloud) Fail(operation string, errs ...error) {
 	for _, err := range errs {
 		c.Will(operation, Step{Err: err})

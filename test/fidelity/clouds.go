@@ -11,11 +11,9 @@ const (
 	throttling = "https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling"
 )
 
-// worldKubelet describes which kubelets the comparison does not include.
 const worldKubelet = "The test compares the real kubelet with the machines of the simulated cloud. The kubelets of the " +
 	"deterministic simulation do the same in fewer steps."
 
-// nodes returns the behaviors of kubelets, and of other programs on nodes, that doubles implement.
 func nodes() []Behaviour {
 	return []Behaviour{
 		{Name: "A kubelet registers a Node that is not ready at first, and registers a deleted Node again after a restart",
@@ -75,7 +73,6 @@ func nodes() []Behaviour {
 	}
 }
 
-// outside returns the behaviors of programs outside of Kubernetes that doubles implement.
 func outside() []Behaviour {
 	return []Behaviour{
 		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",
@@ -90,7 +87,6 @@ func outside() []Behaviour {
 	}
 }
 
-// clouds returns the behaviors of infrastructure clouds that doubles implement.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
 		libvirt + "TestTheDriverConformsOnSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",

@@ -1,8 +1,8 @@
-// Package fidelity lists the behaviors of real programs that test doubles implement. For each behavior, it names the
-// code of the double, and a test that compares the double with the real program.
+// Package fidelity lists the behaviors of real programs that test doubles implement. Each entry names the code of the
+// double and a test that compares it with the real program.
 //
-// Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries
-// with the existing files and tests.
+// Update the entry when you change a double, and add an entry for a new file. A test compares the entries with the
+// existing files and tests.
 package fidelity
 
 import "slices"
@@ -11,14 +11,12 @@ import "slices"
 type Behaviour struct {
 	// Name describes the behavior.
 	Name string
-	// Doubles contains the declarations that implement the behavior. Each consists of a file and a name:
-	// "test/x/y.go:find".
+	// Doubles contains the declarations that implement the behavior, as file and name: "test/x/y.go:find".
 	Doubles []string
-	// Tests contains the tests that compare the double with the real program. Each consists of a folder and a name:
-	// "test/x:TestThis".
+	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Why states the reason if there is no test: which real program is not available, and where its behavior is
-	// documented. If Tests is not empty, Why may describe what these tests do not cover.
+	// Why states why there is no test: which real program is not available, and where its behavior is documented. If
+	// Tests is not empty, Why may describe what these tests do not cover.
 	Why string
 }
 

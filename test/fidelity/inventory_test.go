@@ -15,7 +15,7 @@ import (
 
 const root = "../.."
 
-// Each entry must name declarations that exist. It must also name tests that exist, or a reason why there are none.
+// Each entry must name existing declarations, and either existing tests or a reason for their absence.
 func TestEntriesNameExistingCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range All() {
@@ -46,13 +46,13 @@ func TestEntriesNameExistingCode(t *testing.T) {
 	}
 }
 
-// exempt contains those files of doubles that do not implement any behavior themselves.
+// exempt lists the files of doubles that implement no behavior themselves.
 var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
 	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
-// If a file has no entry, it may implement a behavior that no test compares.
+// A file without an entry may implement a behavior that no test compares.
 func TestFilesAndTestsHaveEntries(t *testing.T) {
 	var listed, compared []string
 	for _, b := range All() {
@@ -100,7 +100,6 @@ func TestCloudSemanticsHaveEntries(t *testing.T) {
 	}
 }
 
-// files returns the paths of the Go files in a folder, relative to the repository.
 func files(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(root, folder))
@@ -115,7 +114,6 @@ func files(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// tests returns the names of the tests in a folder, regardless of build tags.
 func tests(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	for _, file := range files(t, folder) {
@@ -131,7 +129,6 @@ func tests(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// declared returns the names of the functions, methods, types, variables and constants that a file declares.
 func declared(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -1,6 +1,6 @@
 package fidelity
 
-// These are folders of doubles, and folders of tests that compare the doubles with real programs.
+// Folders of doubles, and of the tests that compare them with real programs.
 const (
 	traces    = "test/apiserver/fidelity:TestTracesMatchRealServer"
 	store     = "test/apiserver/"
@@ -9,7 +9,6 @@ const (
 	policies  = "test/api:TestPoliciesAdmitValidValues"
 )
 
-// apiServer returns the behaviors of kube-apiserver that test/apiserver implements.
 func apiServer() []Behaviour {
 	return []Behaviour{
 		{Name: "Creation: generated names, defaults, and fields that a creation cannot set",
@@ -71,7 +70,6 @@ func apiServer() []Behaviour {
 	}
 }
 
-// controllers returns the behaviors of kube-controller-manager and kube-scheduler that doubles implement.
 func controllers() []Behaviour {
 	return []Behaviour{
 		{Name: "Garbage collection: background, foreground, orphans, and dependents with another owner",

@@ -1,5 +1,5 @@
-// Package fleet runs Machinist with the example fleet of a provider for an end-to-end test. It provides the operations
-// on the fleet that end-to-end tests use. The cloud of the provider is a stack.Backend.
+// Package fleet runs Machinist with a provider's example fleet in an end-to-end test, and provides operations on the
+// fleet. The cloud is a stack.Backend.
 package fleet
 
 import (
@@ -38,14 +38,14 @@ const (
 type Fleet struct {
 	*stack.Stack
 	*testing.T
-	// Control and Target are clients of an administrator for the control cluster and the target cluster.
+	// Control and Target are administrator clients for the control cluster and the target cluster.
 	Control, Target client.WithWatch
-	// Patience is the timeout of each wait, which matters only for failing tests. The default is env.Patience.
+	// Patience is the timeout of each wait. The default is env.Patience.
 	Patience time.Duration
 }
 
-// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. If
-// the test fails, it logs the end of the log of the provider.
+// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. For a
+// failed test, it logs the end of the provider's log.
 func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	t.Helper()
 	logf.SetLogger(logr.Discard())
@@ -79,7 +79,6 @@ func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	return f
 }
 
-// writer is an io.Writer that writes to the log of a test.
 type writer struct{ t *testing.T }
 
 func (w writer) Write(line []byte) (int, error) {
@@ -102,7 +101,7 @@ func (f *Fleet) Apply() {
 	}
 }
 
-// Create creates an object in the namespace of the fleet. An error fails the test.
+// Create creates an object in the namespace of the fleet.
 func (f *Fleet) Create(o client.Object) {
 	f.Helper()
 	o.SetNamespace(Namespace)
@@ -188,14 +187,13 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until the fleet has exactly its requested number of machines, and all of them are Running and belong to
-// the class.
+// Running waits until the fleet has exactly the requested machines, all Running and of the class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
 }
 
-// RunningAre is like Running, but for another number of machines.
+// RunningAre is Running with another number of machines.
 func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	f.Helper()
 	return f.Await(fmt.Sprintf("%d running machines of class %s", n, class), func(all []v1beta1.Machine) bool {
@@ -226,7 +224,7 @@ func (f *Fleet) Gone() {
 	}
 }
 
-// Common returns those provider IDs that both lists contain.
+// Common returns the provider IDs that both lists contain.
 func Common(a, b []v1beta1.Machine) []string {
 	inFirst := map[string]bool{}
 	for i := range a {

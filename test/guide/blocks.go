@@ -1,5 +1,4 @@
-// Package guide runs the commands of documentation pages in end-to-end tests. Like a reader, it runs the commands in a
-// shell, in order, and exactly as they are written.
+// Package guide runs the commands of documentation pages in end-to-end tests, in order and as they are written.
 package guide
 
 import "regexp"

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Program is a command that runs in the background during a test, as if it ran in a separate terminal.
+// Program is a command that runs in the background during a test, as in a separate terminal.
 type Program struct {
 	// Command is the shell command.
 	Command string
@@ -22,8 +22,8 @@ type Program struct {
 	output strings.Builder
 }
 
-// Start starts a command in a folder, with additional environment variables. If folder is empty, the command runs in
-// the folder of the test. The command ends at the latest when the test ends.
+// Start starts a command with additional environment variables. An empty folder means the folder of the test. The
+// command ends with the test at the latest.
 func Start(t *testing.T, folder, command string, environment ...string) *Program {
 	t.Helper()
 	p := &Program{Command: command, t: t, cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000),
@@ -48,8 +48,7 @@ func Start(t *testing.T, folder, command string, environment ...string) *Program
 	return p
 }
 
-// Until reads the output of the command up to and including a line that contains the text. It returns the output that
-// it has read.
+// Until reads the output of the command up to a line with the text, and returns what it has read.
 func (p *Program) Until(text string, patience time.Duration) string {
 	p.t.Helper()
 	deadline := time.After(patience)
@@ -69,9 +68,9 @@ func (p *Program) Until(text string, patience time.Duration) string {
 	}
 }
 
-// Terminate sends SIGTERM to the command, and waits until the command has ended. Every call returns the same error.
+// Terminate sends SIGTERM to the command and waits until it has ended. Every call returns the same error.
 func (p *Program) Terminate() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // The command may have ended already.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // The command may already have ended.
 	for line := range p.lines {
 		p.output.WriteString(line + "\n")
 	}
@@ -80,5 +79,5 @@ func (p *Program) Terminate() error {
 	return err
 }
 
-// Output returns the output of the command that Until and Terminate have read.
+// Output returns the output that Until and Terminate have read.
 func (p *Program) Output() string { return p.output.String() }

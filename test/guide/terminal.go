@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Terminal is a bash process that runs the shell blocks of a guide, one after the other.
+// Terminal is a bash process that runs the shell blocks of a guide in order.
 type Terminal struct {
-	// Patience is the time limit of a block. Only a failing test reaches it.
+	// Patience limits the time of a block.
 	Patience time.Duration
 
 	t      *testing.T
@@ -28,8 +28,7 @@ type Terminal struct {
 	blocks int
 }
 
-// NewTerminal starts a bash process in a folder, with additional environment variables. The process ends when the test
-// ends.
+// NewTerminal starts a bash process in a folder, with additional environment variables. The process ends with the test.
 func NewTerminal(t *testing.T, folder string, environment ...string) *Terminal {
 	t.Helper()
 	cmd := exec.Command("bash")
@@ -63,7 +62,7 @@ func (s *Terminal) Run(block string) string {
 		s.t.Fatal(err)
 	}
 	end := fmt.Sprintf("block %d has ended with ", s.blocks)
-	// Each command of the block must succeed. Later blocks can use the variables that the block exports.
+	// Each command of the block must succeed. Later blocks can use the exported variables.
 	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
 	if _, err := io.WriteString(s.in, script); err != nil {
 		s.t.Fatal(err)

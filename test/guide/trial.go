@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Trial is a guide whose first shell block starts a demo without a fleet in the folder trialFolder. The other blocks
-// create a fleet. One block installs Machinist in the reader's cluster. Some blocks may download files from the
+// Trial is a guide that starts a demo without a fleet in its first shell block, in the folder trialFolder. The other
+// blocks create a fleet. One block installs Machinist in the reader's cluster. Some blocks may download files from the
 // internet.
 type Trial struct {
 	// Root is the path of the repository. Page is the path of the guide, relative to Root.
 	Root, Page string
-	// Patience is the time limit for the start of the demo, and for each block. Only a failing test reaches it.
+	// Patience limits the start of the demo, and each block.
 	Patience time.Duration
 }
 
@@ -25,9 +25,8 @@ const (
 	demoIsReady = "Ctrl-C ends everything"
 )
 
-// Run runs the blocks of the guide, and returns their output and the terminal in which they ran. It replaces the folder
-// of the guide with another folder, and does not build programs again. It skips blocks with downloads, and renders
-// charts instead of installing them.
+// Run runs the blocks of the guide and returns their output and the terminal. Run uses another folder, and skips builds
+// and downloads. Run renders charts instead of installing them.
 func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 	t.Helper()
 	root, err := filepath.Abs(g.Root)
@@ -74,8 +73,6 @@ func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 	return output, terminal
 }
 
-// renderCharts renders the charts that a block installs. If the block sets a value that a chart does not have, Helm
-// fails.
 func renderCharts(t *testing.T, root, block string) {
 	t.Helper()
 	helm, err := exec.Command(filepath.Join(root, "hack/tool.sh"), "helm4", "helm.sh/helm/v4/cmd/helm").Output()

@@ -15,13 +15,11 @@ import (
 
 var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 
-// api is the API server. It stores only Leases.
 type api struct {
-	leases map[string]*coordinationv1.Lease
-	// everHeld contains the names of all Leases that any process has ever held.
+	leases   map[string]*coordinationv1.Lease
 	everHeld map[string]bool
 	revision int
-	// late contains the writes that the API server executes only after their sender has timed out.
+	// late contains writes that the API server executes after their sender has timed out.
 	late []lateWrite
 }
 
@@ -30,7 +28,6 @@ type lateWrite struct {
 	apply func() error
 }
 
-// write stores a Lease, unless the Lease has changed since the writer read it.
 func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease, error) {
 	before := a.leases[l.Name]
 	switch {
@@ -55,7 +52,6 @@ func (a *api) first(name string) bool {
 	return first
 }
 
-// executeLateWrites executes the late writes that are due.
 func (a *api) executeLateWrites(now time.Time) {
 	var pending []lateWrite
 	for _, w := range a.late {
@@ -68,7 +64,6 @@ func (a *api) executeLateWrites(now time.Time) {
 	a.late = pending
 }
 
-// connection is the client of one process for the API server.
 type connection struct {
 	coordinationclient.LeaseInterface
 	process *process

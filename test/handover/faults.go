@@ -6,15 +6,13 @@ import (
 	"time"
 )
 
-// randomUpTo returns a random duration below a maximum.
 func (w *World) randomUpTo(most time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(most)))
 }
 
-// oneIn returns true with a probability of 1/n. After the last fault, it always returns false.
+// oneIn returns true with a probability of 1/n. After the last fault, the result is always false.
 func (w *World) oneIn(n int) bool { return !w.faultsOver && w.random.IntN(n) == 0 }
 
-// injectFault injects one random fault.
 func (w *World) injectFault() {
 	running := make([]*process, 0, len(w.slots))
 	for _, s := range w.slots {
@@ -61,8 +59,8 @@ func (w *World) injectFault() {
 	}
 }
 
-// transmit sends a request to the API server, or sends the response back. This takes time in which other processes act,
-// and it may fail.
+// transmit sends a request to the API server, or a response back. Other processes act meanwhile, and the transmission
+// may fail.
 func (w *World) transmit(p *process) error {
 	if p.dead {
 		return errUnreachable
@@ -80,7 +78,7 @@ func (w *World) transmit(p *process) error {
 	case w.oneIn(400):
 		w.logf("%s is frozen in a request", p.name)
 		w.pause(w.randomUpTo(30 * time.Second))
-	case w.oneIn(399): // as often as frozen
+	case w.oneIn(399): // as often as a process freezes
 		w.end(p, "killed in a request")
 	}
 	if p.dead {
@@ -89,7 +87,6 @@ func (w *World) transmit(p *process) error {
 	return nil
 }
 
-// pause makes a process wait. Meanwhile, other processes can act.
 func (w *World) pause(d time.Duration) {
 	if w.nesting >= maxNesting || w.violation != nil {
 		return

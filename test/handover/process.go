@@ -14,17 +14,15 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// The durations of Leases are the defaults of the processes.
+// The durations are the defaults of the processes.
 const (
 	leaseDuration  = 15 * time.Second
 	renewDeadline  = 10 * time.Second
 	retryPeriod    = time.Second
 	requestTimeout = renewDeadline / 3
-	// restartTime is the maximum time after which a process that has ended runs again.
-	restartTime = 3 * time.Second
+	restartTime    = 3 * time.Second
 )
 
-// process is one process, from its start to its end. It serves one shard, or all namespaces.
 type process struct {
 	world *World
 	slot  *slot
@@ -33,8 +31,8 @@ type process struct {
 	fence *fence.Fence
 	lock  *fence.Lock
 	dead  bool
-	// next is the time at which the process acts again. frozenUntil is the time at which it is no longer frozen. cutUntil
-	// is the time at which it reaches the API server again. inRequest is true while the process waits for a response.
+	// next is when the process acts again. frozenUntil ends its freeze, and cutUntil its network failure. inRequest is
+	// true while it waits for a response.
 	next, frozenUntil, cutUntil time.Time
 	inRequest                   bool
 
@@ -64,12 +62,10 @@ func newProcess(w *World, s *slot) *process {
 	return p
 }
 
-// owns reports whether the process may act on a namespace now.
 func (p *process) owns(namespace string) bool {
 	return !p.dead && p.fence.Check() == nil && p.shard.Owns(namespace)
 }
 
-// step is one attempt of the elector to acquire or renew the Lease.
 func (p *process) step() {
 	w := p.world
 	p.inRequest = true
@@ -78,7 +74,7 @@ func (p *process) step() {
 	if p.dead {
 		return
 	}
-	// Between two attempts, the elector waits for its retry period plus a random part of up to one fifth.
+	// The elector adds a random delay of up to one fifth to its retry period.
 	p.next = w.now.Add(retryPeriod + w.randomUpTo(retryPeriod/5))
 	switch {
 	case won:
@@ -98,7 +94,6 @@ func (p *process) step() {
 	}
 }
 
-// acquireOrRenew does the same as the elector of client-go in each attempt.
 func (p *process) acquireOrRenew() bool {
 	ctx, now := context.Background(), p.world.now
 	record := resourcelock.LeaderElectionRecord{
@@ -148,15 +143,13 @@ func (p *process) observe(r *resourcelock.LeaderElectionRecord) {
 	p.observed, p.observedAt = r, p.world.now
 }
 
-// release gives up the Lease, as a process does during a graceful shutdown.
 func (p *process) release() {
 	p.inRequest = true
 	_ = p.lock.Release(context.Background())
 	p.inRequest = false
 }
 
-// worldClock is the clock of a host. Its timers never fire. A fence does not depend on timers, because Check itself
-// compares the times.
+// worldClock is the clock of a host. Its timers never fire, because a fence compares the times in Check.
 type worldClock struct {
 	clock.WithTickerAndDelayedExecution
 	world *World

@@ -13,22 +13,18 @@ import (
 )
 
 const (
-	// replicas is the number of processes for each shard: one leads, and the other one waits.
-	replicas = 2
-	// namespaceCount is large enough that each of maxShards has a namespace.
+	// replicas is the number of processes for each shard: one leads, and one waits.
+	replicas       = 2
 	namespaceCount = 24
 	maxShards      = 5
-	// maxNesting is the maximum number of requests that are pending at the same time. Each of them began while another one
-	// was pending.
+	// maxNesting limits the number of concurrent requests.
 	maxNesting = 3
-	// faultTime is the duration of the faults in a run. recoveryTime is the maximum time after that until all namespaces
-	// have an owner. In this time, frozen processes resume, late writes are executed, and the two Leases expire one after
-	// the other.
+	// faultTime is the duration of the faults in a run. Within recoveryTime after that, all namespaces must get an
+	// owner. Frozen processes resume, late writes are executed, and two Leases expire in succession.
 	faultTime    = 4 * time.Minute
 	recoveryTime = 2*leaseDuration + 60*time.Second
-	// takeoverTime is the maximum time for which the namespaces of a killed process have no owner. Another process may
-	// observe the last renewal of the Lease only in its next attempt. After the Lease has expired, this process needs up
-	// to two more attempts.
+	// takeoverTime limits how long the namespaces of a killed process have no owner. Another process may observe the
+	// last renewal only in its next attempt. This process needs up to two more attempts after the Lease has expired.
 	takeoverTime = leaseDuration + 3*(retryPeriod+retryPeriod/5)
 )
 
@@ -39,14 +35,10 @@ type World struct {
 	api        *api
 	slots      []*slot
 	namespaces []string
-	// started is the number of processes that have been started so far.
-	started int
-	// nesting is the number of pending requests. Each of them began while another one was pending.
-	nesting int
-	// faultsOver is true after the last fault.
+	started    int
+	nesting    int
 	faultsOver bool
-	// cutUntil is the time at which the API server responds again.
-	cutUntil time.Time
+	cutUntil   time.Time
 
 	lastLeader map[string]string // by Lease
 	handovers  int
@@ -54,19 +46,16 @@ type World struct {
 	log        func(string)
 }
 
-// A slot is a place in which one process runs at a time. When the process in a slot ends, another process is started in
-// the slot.
+// A slot runs one process at a time. When the process ends, another one starts.
 type slot struct {
-	shard   sharding.Shard
-	replica int
-	process *process
-	// startAt is the time at which the next process starts. stopAt is the time at which the slot is removed, because the
-	// number of shards has changed.
+	shard           sharding.Shard
+	replica         int
+	process         *process
 	startAt, stopAt time.Time
 }
 
-// Run simulates one run. It returns the number of times that a shard got another owner, and an error if a rule was
-// violated. log receives a line for each event. It may be nil.
+// Run simulates one run, and returns how often a shard got another owner, and an error if a rule was violated. log
+// receives a line for each event and may be nil.
 func Run(seed uint64, log func(string)) (handovers int, err error) {
 	w := &World{
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_800_000_000, 0), log: log,
@@ -87,7 +76,6 @@ func Run(seed uint64, log func(string)) (handovers int, err error) {
 	return w.handovers, w.violation
 }
 
-// endFaults ends all faults, and checks that each namespace gets an owner within recoveryTime.
 func (w *World) endFaults() {
 	w.faultsOver, w.cutUntil = true, w.now
 	for _, s := range w.slots {
@@ -101,7 +89,7 @@ func (w *World) endFaults() {
 	}
 }
 
-// killLeader kills one leader without any other fault. No namespace of another process may lose its owner.
+// killLeader kills one leader. Only its namespaces may lose their owner.
 func (w *World) killLeader() {
 	leaders := w.leaders()
 	if w.violation != nil || len(leaders) == 0 {
@@ -121,7 +109,7 @@ func (w *World) killLeader() {
 	}
 }
 
-// deploy changes the number of shards. The old processes are stopped one after another, while the new ones already run.
+// deploy changes the number of shards. The old processes stop one after another, while the new ones already run.
 func (w *World) deploy(shards int) {
 	w.logf("the number of shards is set to %d", shards)
 	for _, s := range w.slots {
@@ -137,7 +125,6 @@ func (w *World) deploy(shards int) {
 	}
 }
 
-// advance simulates all events until the given time. If after is not nil, advance calls it after each event.
 func (w *World) advance(end time.Time, after func()) {
 	for w.violation == nil {
 		at, next := w.next()
@@ -157,7 +144,6 @@ func (w *World) advance(end time.Time, after func()) {
 	w.checkOwners()
 }
 
-// next returns the next event and its time.
 func (w *World) next() (at time.Time, do func()) {
 	at = w.now.Add(time.Hour)
 	consider := func(t time.Time, f func()) {
@@ -190,7 +176,6 @@ func (w *World) next() (at time.Time, do func()) {
 	return at, do
 }
 
-// removeSlot removes a slot. In most cases, the process in the slot first releases its Lease.
 func (w *World) removeSlot(s *slot) {
 	if p := s.process; p != nil {
 		if w.random.IntN(3) > 0 && !p.frozenUntil.After(w.now) {
@@ -202,7 +187,6 @@ func (w *World) removeSlot(s *slot) {
 	w.slots = slices.DeleteFunc(w.slots, func(o *slot) bool { return o == s })
 }
 
-// end ends a process. Its slot starts another one later.
 func (w *World) end(p *process, why string) {
 	if p.dead {
 		return
@@ -212,7 +196,6 @@ func (w *World) end(p *process, why string) {
 	p.slot.process, p.slot.startAt = nil, w.now.Add(w.randomUpTo(restartTime))
 }
 
-// elected records that a process acquired its Lease.
 func (w *World) elected(p *process) {
 	lease := p.shard.LeaseName("") + p.shard.Group()
 	if before, known := w.lastLeader[lease]; known && before != p.name {
@@ -222,7 +205,6 @@ func (w *World) elected(p *process) {
 	w.logf("%s leads", p.name)
 }
 
-// leaders returns the processes with an open fence.
 func (w *World) leaders() (all []*process) {
 	for _, s := range w.slots {
 		if s.process != nil && s.process.fence.Check() == nil {
@@ -232,7 +214,6 @@ func (w *World) leaders() (all []*process) {
 	return all
 }
 
-// checkOwners checks that no namespace has two owners.
 func (w *World) checkOwners() {
 	leaders := w.leaders()
 	for _, name := range w.namespaces {
@@ -258,7 +239,6 @@ func (w *World) ownersOf(name string) (n int) {
 	return n
 }
 
-// unownedNamespace returns a namespace without an owner, or "" if each namespace has one.
 func (w *World) unownedNamespace() string {
 	for _, name := range w.namespaces {
 		if w.ownersOf(name) == 0 {

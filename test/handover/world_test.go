@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The test repeats the run until its time limit is reached. `go run ./test/simulate handovers` makes many more.
+// The test repeats the run until its time limit. `go run ./test/simulate handovers` runs many more.
 //
 // Rules: shard-has-one-owner, shard-taken-over-within-a-lease.
 func TestNamespaceNeverHasTwoOwners(t *testing.T) {

@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// clusterAPI returns the incidents of Cluster API and of its infrastructure providers.
 func clusterAPI() []Incident { return slices.Concat(clusterAPICore(), clusterAPIProviders()) }
 
 func clusterAPICore() []Incident {

@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// clusterAPIProviders returns the incidents of Cluster API's infrastructure providers.
 func clusterAPIProviders() []Incident {
 	return []Incident{
 		{

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Files returns the path of the file that contains the test or scenario of each proof of the incidents. The paths are
-// relative to root. If a test or scenario does not exist, Files returns an error.
+// Files returns the path of the file with the test or scenario of each proof, relative to root. Files fails if a test
+// or scenario does not exist.
 func Files(root string, all []Incident) (map[Proof]string, error) {
 	found := map[Proof]string{}
 	folders := map[string]map[string]string{}
@@ -42,8 +42,8 @@ func Files(root string, all []Incident) (map[Proof]string, error) {
 	return found, nil
 }
 
-// namesIn returns the tests and scenarios in a folder. The keys are their names, and the values are the files that
-// contain them. Scenarios are found by the field Name of a composite literal.
+// namesIn returns the tests and scenarios in a folder with their files. namesIn finds scenarios by the field Name of a
+// composite literal.
 func namesIn(root, folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {

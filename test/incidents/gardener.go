@@ -2,10 +2,9 @@ package incidents
 
 import "slices"
 
-// gardener returns the incidents of Gardener's machine-controller-manager and of its providers.
 func gardener() []Incident { return slices.Concat(gardenerLost(), gardenerOthers()) }
 
-// gardenerLost returns the incidents of Gardener in which machines were lost, leaked or could not be deleted.
+// gardenerLost returns Gardener's incidents in which machines were lost, leaked or could not be deleted.
 func gardenerLost() []Incident {
 	return []Incident{
 		{

@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// gardenerOthers returns all incidents of Gardener that gardenerLost does not return.
 func gardenerOthers() []Incident {
 	return []Incident{
 		{

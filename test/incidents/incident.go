@@ -1,5 +1,5 @@
 // Package incidents describes incidents from the public issue trackers of systems that manage machines. For each
-// incident, it lists the tests of Machinist that reproduce the cause of the incident.
+// incident, it lists the tests of Machinist that reproduce the cause.
 //
 // The command hack/incidents generates docs/incidents.md and the pages in docs/incidents from this package.
 package incidents
@@ -12,12 +12,12 @@ type Incident struct {
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened contains a paragraph that describes what users reported.
+	// Happened is a paragraph about what users reported.
 	Happened string
-	// Here contains a paragraph that describes what Machinist does in the same situation.
+	// Here is a paragraph about what Machinist does in the same situation.
 	Here string
-	// Proofs are the tests and scenarios in which the cause of the incident occurs. They fail if Machinist does not behave
-	// as Here describes.
+	// Proofs are the tests and scenarios that reproduce the cause. They fail if Machinist does not behave as Here
+	// describes.
 	Proofs []Proof
 }
 
@@ -25,11 +25,11 @@ type Incident struct {
 type Proof struct {
 	// Scenario is the name of a scenario in the simulation.
 	Scenario string
-	// Test identifies a test by the folder of its package, a dot, and the name of the test, such as "test/e2e.TestX".
+	// Test identifies a test by the folder of its package and its name: "test/e2e.TestX".
 	Test string
 }
 
-// Theme is the name of a group of incidents. The documentation has a page for each theme.
+// Theme is a group of incidents with its own page in the documentation.
 type Theme string
 
 // The themes.
@@ -61,7 +61,6 @@ func All() []Incident {
 	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 
-// scenarios returns a proof for each of the given scenarios.
 func scenarios(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Scenario: name})
@@ -69,7 +68,6 @@ func scenarios(names ...string) (out []Proof) {
 	return out
 }
 
-// tests returns a proof for each of the given tests.
 func tests(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Test: name})

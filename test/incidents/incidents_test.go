@@ -11,10 +11,8 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// minIncidents is the minimum number of incidents in this package.
 const minIncidents = 60
 
-// reference matches a valid reference to an issue or a pull request in one of the issue trackers.
 var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provider-[a-z]+)?|` +
 	`kubermatic/(machine-controller|kubermatic)|(kubernetes-sigs|aws)/karpenter(-provider-aws)?|` +
 	`kubernetes-sigs/cluster-api(-provider-[a-z]+)?|openshift/[a-z-]+)#[1-9][0-9]*$`)

@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// karpenter returns the incidents of Karpenter and of its provider for AWS.
 func karpenter() []Incident {
 	return []Incident{
 		{

@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// kubermatic returns incidents of Kubermatic's machine-controller.
 func kubermatic() []Incident {
 	return []Incident{
 		{

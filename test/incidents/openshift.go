@@ -2,7 +2,6 @@ package incidents
 
 import "slices"
 
-// openshift returns the incidents of OpenShift's machine API.
 func openshift() []Incident {
 	return []Incident{
 		{

@@ -28,13 +28,11 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// restartTime is the time for which the test observes a pod. A pod that does not restart during this time is regarded
-// as stable.
+// restartTime is how long the test observes a pod. A pod without a restart in this time is stable.
 const restartTime = 40 * time.Second
 
-// If the kubeconfig of a pod is unusable or its image is missing, the pod must not become ready, and a log line or an
-// event must name the cause. The pod must not restart repeatedly, so that an administrator can find the cause in its
-// log.
+// A pod with an unusable kubeconfig or a missing image must not become ready. A log line or an event must name the
+// cause. The pod must not restart repeatedly, because an administrator needs its log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -47,9 +45,9 @@ func TestBadInput(t *testing.T) {
 	administrator := pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
 	cases := []struct {
 		name     string
-		config   *rest.Config // nil: the Secret does not exist
+		config   *rest.Config // nil if the Secret does not exist
 		flags    []string
-		mentions []string // texts that one log line or one event must contain
+		mentions []string // texts that a single log line or event must contain
 	}{
 		{
 			name:     "missing",
@@ -125,8 +123,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// If a value of the chart is invalid, the schema of the chart must refuse it before Helm installs anything. The error
-// must contain the path of the value.
+// The schema of the chart must refuse an invalid value before Helm installs anything. The error must contain the path
+// of the value.
 func TestChartRefusesInvalidValues(t *testing.T) {
 	m := newMachinist(t)
 	for _, version := range versions() {
@@ -149,7 +147,7 @@ func TestChartRefusesInvalidValues(t *testing.T) {
 
 func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config) {
 	m.t.Helper()
-	// Pods use a different address of the API server than this host.
+	// Pods reach the API server at another address than this host.
 	config = rest.CopyConfig(config)
 	config.Host = "https://kubernetes.default.svc"
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")
@@ -167,7 +165,6 @@ func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config
 	}
 }
 
-// lines returns the log lines of all pods of a program, and the events about these pods.
 func (m *machinist) lines(namespace, program string) []string {
 	m.t.Helper()
 	var lines []string
@@ -192,8 +189,8 @@ func (m *machinist) lines(namespace, program string) []string {
 	return lines
 }
 
-// configWithCertificate returns a configuration with a client certificate, which the certificate authority of the
-// cluster has signed. The certificate is valid until the given time.
+// configWithCertificate returns a configuration with a client certificate of the cluster's authority that is valid
+// until the given time.
 func configWithCertificate(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"

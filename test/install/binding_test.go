@@ -24,9 +24,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If bootstrap tokens have no permission to request certificates, three places must report this: the output of
-// `machinist preflight`, the condition of the class, and the output of `machinist why` for a waiting machine. After an
-// administrator has run the suggested command, the fleet must become Ready.
+// Three places must report that bootstrap tokens may not request certificates: `machinist preflight`, the condition of
+// the class, and `machinist why` for a waiting machine. After an administrator has run the suggested command, the fleet
+// must become Ready.
 //
 // Rule: join-is-checked-beforehand.
 func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
@@ -72,8 +72,8 @@ func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 	m.cleanUp(h)
 }
 
-// awaitJoinBlocked waits until the condition JoinBlocked of each class has the given status. If the status is "", it
-// waits until the classes do not have the condition.
+// awaitJoinBlocked waits until the condition JoinBlocked of each class has the given status. The status "" means that
+// there is no such condition.
 func (m *machinist) awaitJoinBlocked(status metav1.ConditionStatus) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, fmt.Sprintf("classes with JoinBlocked=%q", status),
@@ -88,8 +88,6 @@ func (m *machinist) awaitJoinBlocked(status metav1.ConditionStatus) {
 		}, client.InNamespace("default"))
 }
 
-// command runs a command of machinist in this process, with the permissions of the cluster's administrator, and returns
-// its output.
 func (m *machinist) command(args ...string) (string, error) {
 	var out bytes.Buffer
 	environment := cli.NewEnv(&out, &out)
@@ -100,7 +98,6 @@ func (m *machinist) command(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// shell runs shell commands that a document contains or that machinist has suggested.
 func (m *machinist) shell(h *helm, script string) {
 	m.t.Helper()
 	bin := m.t.TempDir()

@@ -21,14 +21,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// clusterAPI contains the kinds of Cluster API that have the same names as kinds of Machinist. The keys are the short
-// names. If a short name is ambiguous, kubectl uses the kind of Cluster API, because its API group comes first in
-// alphabetical order.
+// clusterAPI contains the kinds of Cluster API that share their names with kinds of Machinist, by short name. kubectl
+// resolves an ambiguous short name to Cluster API, whose group comes first in alphabetical order.
 var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
 
 var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
 
-// The commands in docs/day-2.md that remove Machinist must not delete objects of Cluster API in the same cluster.
+// The commands in docs/day-2.md that remove Machinist must not delete objects of Cluster API.
 func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -63,15 +62,14 @@ func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 		}
 	}
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
-	// The commands do not delete the Secrets, because they belong to the user. Delete them here, because the next test
-	// creates them again.
+	// The commands keep the Secrets, because they belong to the user. Delete them here, because the next test creates
+	// them again.
 	if err := m.api.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("default"),
 		client.HasLabels{v1beta1.LabelSecretUse}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// scriptsUnder returns the two shell scripts in the given section of a document.
 func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, document))
@@ -89,7 +87,6 @@ func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	return scripts
 }
 
-// clusterAPIFleet creates the CRDs of Cluster API, and one object of each kind.
 func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
 	m.t.Helper()
 	for short, kind := range clusterAPI {

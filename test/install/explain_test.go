@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// describe returns a short description of the machines in a namespace, of the pods of Machinist, and of all Providers.
 func (m *machinist) describe(namespace string) string {
 	var b strings.Builder
 	machines := m.machines(namespace)
@@ -33,7 +32,8 @@ func (m *machinist) describe(namespace string) string {
 		fmt.Fprintf(&b, "\n  pod %s", describePod(&pod))
 	}
 	providers := &v1beta1.ProviderList{}
-	if err := m.api.List(context.Background(), providers); err == nil { // fails if the operator's CRD is not installed
+	// The call fails if the operator's CRD is not installed.
+	if err := m.api.List(context.Background(), providers); err == nil {
 		for _, p := range providers.Items {
 			fmt.Fprintf(&b, "\n  provider %s: %+v", p.Name, p.Status.Conditions)
 		}
@@ -63,7 +63,6 @@ func describePod(pod *corev1.Pod) string {
 	return b.String()
 }
 
-// readLog returns the last lines in the log of a pod's only container.
 func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	lines := int64(200)
 	text, err := m.cluster.Kube().CoreV1().Pods(pod.Namespace).
@@ -71,8 +70,8 @@ func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	return string(text), err
 }
 
-// explain logs the state of all pods, and all warning events. It is called when a test has failed. If E2E_LOGS contains
-// the path of a folder, explain also copies all log files to that folder.
+// explain logs the state of all pods and all warning events after a failed test, and also copies all log files to the
+// folder in E2E_LOGS.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
 		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.KubeadmNodeName {

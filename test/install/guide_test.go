@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// kubeadmGuide is the guide that installs Machinist into a kubeadm cluster with the simulated cloud.
 const kubeadmGuide = "docs/get-started/kubeadm.md"
 
 func document(t *testing.T, path string) string {
@@ -28,15 +27,15 @@ func document(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The other tests must install Machinist with the same commands as the guide. They may only add flags for tokens and
-// for the node on which the pods run. The fleet of the guide must be the fleet of the tests, which is examples/sim.
+// The other tests must install Machinist with the commands of the guide. They may only add flags for tokens and for the
+// node of the pods. Both must use the fleet examples/sim.
 func TestCommandsOfTestsMatchGuide(t *testing.T) {
 	tested := map[string][]string{
 		cloudRelease:    {chart("simcloud"), "--namespace=" + system, "--create-namespace"},
 		coreRelease:     append(coreValues(), chart("machinist")),
 		providerRelease: append(providerValues(), chart("machinist-provider")),
 	}
-	// Ignore these flags, because they do not change what is installed. The namespace exists after the first command.
+	// These flags do not change what is installed. The namespace exists after the first command.
 	ignored := []string{"--wait", "--create-namespace", "--set=image.registry=$REGISTRY"}
 	joined := strings.ReplaceAll(document(t, kubeadmGuide), "\\\n", " ")
 	found := 0
@@ -64,8 +63,8 @@ func TestCommandsOfTestsMatchGuide(t *testing.T) {
 	}
 }
 
-// The commands of the guide must work exactly as readers copy them. The test skips the commands that build images,
-// install Helm or create the cluster, because these exist already.
+// The commands of the guide must work as readers copy them. The test skips the commands that build images, install Helm
+// or create the cluster.
 func TestCommandsOfKubeadmGuideWork(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")

@@ -15,21 +15,19 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// helm is a helm command of a certain version.
 type helm struct {
 	version     string // 3 or 4
 	path        string
 	environment []string
 }
 
-// helmOf returns the helm command of the given version. The environment variable HELM<version> contains its path.
 func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	t.Helper()
 	path := os.Getenv("HELM" + version)
 	if path == "" {
 		t.Fatalf("HELM%s is not set: `make e2e-install` builds Helm and runs these tests", version)
 	}
-	// Do not use the user's own Helm configuration and cache.
+	// Keep the user's own Helm configuration and cache out of the test.
 	home := t.TempDir()
 	environment := append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	for _, folder := range []string{"CACHE", "CONFIG", "DATA"} {
@@ -38,7 +36,6 @@ func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	return &helm{version: version, path: path, environment: environment}
 }
 
-// run runs helm with the given arguments and returns its output. If helm fails, the test fails.
 func (h *helm) run(t *testing.T, args ...string) string {
 	t.Helper()
 	begun := time.Now()

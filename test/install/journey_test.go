@@ -18,14 +18,13 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetDeadline is the maximum time between the start of the first helm command and the moment when the fleet is Ready.
+// fleetDeadline limits the time from the first helm command until the fleet is Ready.
 const fleetDeadline = 120 * time.Second
 
-// fleetSize is the number of machines in the example fleet.
 const fleetSize = 3
 
-// After the installation, the fleet must become Ready within a deadline. When pods are killed, and when Machinist is
-// upgraded or uninstalled, the cloud must neither delete nor create instances.
+// After the installation, the fleet must become Ready within a deadline. Killed pods, an upgrade and the uninstallation
+// must not make the cloud create or delete instances.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) {
@@ -67,8 +66,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	}
 }
 
-// grow adds one machine to the fleet. It fails the test unless the cloud creates exactly one instance and all other
-// instances still exist.
+// grow adds one machine to the fleet. The cloud must create exactly one instance and keep all others.
 func (m *machinist) grow(after string, live []string, created int) {
 	m.t.Helper()
 	n := len(live) + 1
@@ -90,11 +88,10 @@ func versions() []string {
 	return []string{"4"}
 }
 
-// replicas is the number of pods of each program.
 const replicas = 2
 
-// killLeader deletes the leader among the pods of a program, without a grace period. It waits until another pod is the
-// leader and all pods are ready.
+// killLeader deletes the leading pod of a program without a grace period. killLeader waits until another pod leads and
+// all pods are ready.
 func (m *machinist) killLeader(program string) {
 	m.t.Helper()
 	m.eventually("all pods of "+program+" are ready", func() (bool, string) {
@@ -124,8 +121,6 @@ func (m *machinist) killLeader(program string) {
 		time.Since(begun).Seconds())
 }
 
-// leader returns the name of the pod that is the leader of a program, according to the Leases. If no pod is the leader,
-// it returns "".
 func (m *machinist) leader(program string) string {
 	m.t.Helper()
 	leases, err := m.cluster.Kube().CoordinationV1().Leases(system).List(m.t.Context(), metav1.ListOptions{})
@@ -145,7 +140,6 @@ func (m *machinist) leader(program string) string {
 	return ""
 }
 
-// readyPods returns the names of the ready pods of a program.
 func (m *machinist) readyPods(program string) []string {
 	m.t.Helper()
 	var names []string
@@ -163,8 +157,7 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// upgrade upgrades both releases, and waits until the new processes have leaders. If a process wrote to a Machine
-// during the upgrade, the test fails.
+// upgrade upgrades both releases and waits for new leaders. No process may write to a Machine during the upgrade.
 func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -183,7 +176,6 @@ func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.wantNoWrites(log, "the upgrade")
 }
 
-// wantNoWrites fails the test if the audit log contains a write of a Machine after the current mark.
 func (m *machinist) wantNoWrites(log *auditlog.Log, what string) {
 	m.t.Helper()
 	counts, err := log.Count(auditlog.Filter{Match: ofMachines})
@@ -200,7 +192,6 @@ func ofMachines(r auditlog.Request) bool {
 	return r.Group == v1beta1.GroupVersion.Group && r.Resource == "machines"
 }
 
-// uninstall uninstalls both releases, waits until their pods no longer exist, and checks that the CRDs remain.
 func (m *machinist) uninstall(h *helm) {
 	m.t.Helper()
 	for _, release := range []string{providerRelease, coreRelease} {
@@ -221,7 +212,6 @@ func (m *machinist) uninstall(h *helm) {
 	}
 }
 
-// cleanUp deletes the fleet and uninstalls everything, so that the next test starts with an empty cluster.
 func (m *machinist) cleanUp(h *helm) {
 	m.t.Helper()
 	m.deleteFleet("default")
@@ -232,8 +222,8 @@ func (m *machinist) cleanUp(h *helm) {
 	h.run(m.t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// deleteFleet deletes the MachineDeployment of the fleet, waits until its machines no longer exist, and deletes its
-// class and its Secrets.
+// deleteFleet deletes the MachineDeployment and waits until its machines are gone. Then it deletes the class and the
+// Secrets.
 func (m *machinist) deleteFleet(namespace string) {
 	m.t.Helper()
 	ctx := m.t.Context()

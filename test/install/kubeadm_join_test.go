@@ -17,9 +17,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// With the configuration that Machinist renders, an unmodified kubeadm must be able to find the cluster, to verify its
-// identity, and to read everything that a join requires. The test uses a dry run, because this host is already a node
-// of the cluster.
+// With the configuration from Machinist, an unmodified kubeadm must find the cluster, verify it, and read everything
+// for a join. The test uses a dry run, because this host is already a node of the cluster.
 //
 // Rule: kubeadm-join-config.
 func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {
@@ -40,7 +39,7 @@ func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Use another node name than the name of this host, because this host is already a node of the cluster.
+	// The name of this host is already taken, because the host is a node of the cluster.
 	rendered = bytes.Replace(rendered, []byte(`"nodeRegistration":{`), []byte(`"nodeRegistration":{"name":"joins",`), 1)
 	file := filepath.Join(t.TempDir(), "join.yaml")
 	if err := os.WriteFile(file, rendered, 0o600); err != nil {

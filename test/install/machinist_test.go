@@ -23,29 +23,24 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// system is the namespace into which the guides install Machinist.
 const system = "machinist-system"
 
-// The names of the Helm releases in the guide.
 const (
 	coreRelease     = "machinist"
 	providerRelease = "machinist-provider-sim"
 	cloudRelease    = "simcloud"
 )
 
-// Tokens for the simulated cloud.
 const (
 	cloudToken = "the-token-of-your-account"
 	adminToken = "the-operators-token"
 )
 
-// onRealNode returns a Helm flag that selects the real node for the pods. The nodes of the simulated cloud cannot run
-// containers.
+// onRealNode returns a Helm flag that selects the real node for the pods. Simulated nodes cannot run containers.
 func onRealNode() string {
 	return `--set=nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
-// machinist is an installation of Machinist, together with its fleet.
 type machinist struct {
 	t       *testing.T
 	cluster *realnode.KubeadmCluster
@@ -67,8 +62,7 @@ func newMachinist(t *testing.T) *machinist {
 	if err := m.api.Create(t.Context(), restricted); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	// Wait until the pods of the previous test have terminated. Otherwise, the Services of this test would also select
-	// these pods.
+	// Wait until the pods of the previous test have terminated, because the Services of this test would select them.
 	env.Await(t, m.api, &corev1.PodList{}, "no pods of the previous test",
 		func(list *corev1.PodList) (bool, string) {
 			return len(list.Items) == 0, fmt.Sprintf("%d pods", len(list.Items))
@@ -76,7 +70,6 @@ func newMachinist(t *testing.T) *machinist {
 	return m
 }
 
-// installCloud installs the simulated cloud, which has a chart of its own.
 func (m *machinist) installCloud(h *helm) {
 	m.t.Helper()
 	h.run(m.t, "install", cloudRelease, chart("simcloud"), "--namespace="+system, "--create-namespace", "--wait",
@@ -96,21 +89,17 @@ func (m *machinist) installCloud(h *helm) {
 	}
 }
 
-// coreValues returns the Helm flags for the chart machinist.
 func coreValues() []string {
-	// Run the process with a user ID that does not exist in the image, as OpenShift does. OpenShift assigns a range of
-	// user IDs to each namespace.
+	// Use a user ID that does not exist in the image, like OpenShift, which assigns user IDs to each namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), user}
 }
 
-// providerValues returns the Helm flags for the chart machinist-provider.
 func providerValues() []string {
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), "--set=provider.name=sim",
 		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
 }
 
-// install installs the charts machinist and machinist-provider.
 func (m *machinist) install(h *helm, flags ...string) {
 	m.t.Helper()
 	h.run(m.t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, coreValues(), flags)...)
@@ -118,7 +107,6 @@ func (m *machinist) install(h *helm, flags ...string) {
 		flags)...)
 }
 
-// fleet creates the example fleet.
 func (m *machinist) fleet(namespace string) {
 	m.t.Helper()
 	objects, err := examples.Fleet()
@@ -135,7 +123,6 @@ func (m *machinist) fleet(namespace string) {
 	}
 }
 
-// scale sets spec.replicas of the example fleet.
 func (m *machinist) scale(namespace string, n int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -149,7 +136,6 @@ func (m *machinist) scale(namespace string, n int32) {
 	}
 }
 
-// awaitReady waits until the fleet has n machines, and until the Node of each machine is Ready.
 func (m *machinist) awaitReady(namespace string, n int) []v1beta1.Machine {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineDeploymentList{}, fmt.Sprintf("%d ready machines", n),
@@ -196,8 +182,6 @@ func (m *machinist) machines(namespace string) []v1beta1.Machine {
 	return list.Items
 }
 
-// instances returns the IDs of all instances that exist in the cloud, and the number of instances that were ever
-// created.
 func (m *machinist) instances() (live []string, created int) {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(m.t.Context())
@@ -213,7 +197,6 @@ func (m *machinist) instances() (live []string, created int) {
 	return live, dump.InstancesCreated
 }
 
-// wantUntouched fails the test if the cloud has deleted one of the given instances, or has created another instance.
 func (m *machinist) wantUntouched(what string, live []string, created int) {
 	m.t.Helper()
 	now, nowCreated := m.instances()
@@ -223,11 +206,10 @@ func (m *machinist) wantUntouched(what string, live []string, created int) {
 	progress(m.t, "%s: %d instances untouched, %d ever created", what, len(now), nowCreated)
 }
 
-// pods returns the pods of a program, such as machinist-manager. The program "" means all programs.
 func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	m.t.Helper()
 	list := &corev1.PodList{}
-	// Do not use the context of the test, because it is already canceled when explain calls this function.
+	// explain calls this function after the end of the test, so do not use the canceled context of the test.
 	if err := m.api.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
@@ -236,7 +218,7 @@ func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	})
 }
 
-// eventually calls ask again and again until it returns true. Use this function only for states that cannot be watched.
+// eventually repeats ask until it returns true. Use it only for states that cannot be watched.
 func (m *machinist) eventually(what string, ask func() (bool, string)) {
 	m.t.Helper()
 	deadline := time.After(env.Patience)

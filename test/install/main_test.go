@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// Package install tests the charts: it installs Machinist with Helm into a cluster that kubeadm has created. It also
-// tests upgrades, killed pods and the uninstallation.
+// Package install tests the charts: it installs Machinist with Helm into a kubeadm cluster. The package also tests
+// upgrades, killed pods and the uninstallation.
 package install
 
 import (
@@ -20,13 +20,12 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// The environment variables that `make e2e-install` sets.
+// `make e2e-install` sets these environment variables.
 const (
 	layoutVariable = "INSTALL_IMAGES" // the folder of the OCI layout with the images
 	fullVariable   = "FULL"           // 1 to also run the long tests
 )
 
-// root is the path of the root folder of the repository.
 const root = "../.."
 
 func TestMain(m *testing.M) {
@@ -34,14 +33,13 @@ func TestMain(m *testing.M) {
 	realnode.Main(m)
 }
 
-// shared is the cluster that all tests of this binary use, because a cluster needs almost a minute to start. At the
-// end, each test removes everything that it has installed.
 var shared struct {
 	cluster *realnode.KubeadmCluster
 	err     error
 }
 
-// cluster returns the shared cluster. The first call starts the cluster, which runs until the process ends.
+// cluster returns the cluster of all tests in this binary. Starting it takes almost a minute, so it runs until the
+// process ends. Each test removes what it has installed.
 func cluster(t *testing.T) *realnode.KubeadmCluster {
 	t.Helper()
 	if shared.cluster == nil && shared.err == nil {
@@ -58,8 +56,7 @@ func cluster(t *testing.T) *realnode.KubeadmCluster {
 	return shared.cluster
 }
 
-// progress prints a line immediately. The log of a test would not be sufficient, because go test prints it only when
-// the test has ended.
+// progress prints a line immediately. The log of a test appears only when the test has ended.
 func progress(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("    "+t.Name()+": "+format+"\n", args...)

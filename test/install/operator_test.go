@@ -21,8 +21,7 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// For a Provider object, the operator must install a provider, so that users do not need to install the chart
-// machinist-provider.
+// The operator must install a provider for a Provider object, so that users do not need the chart machinist-provider.
 func TestOperatorInstallsProvider(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) { operatorJourney(t, version) })
@@ -50,8 +49,8 @@ func operatorJourney(t *testing.T, version string) {
 	m.killLeader(providerRelease)
 	m.wantUntouched("killing the leading pod", live, created)
 
-	// If the type of a Provider is unknown, the condition must list the known types. If the image does not exist, the
-	// condition must contain the error message of the kubelet.
+	// For an unknown type of Provider, the condition must list the known types. For a missing image, the condition must
+	// contain the kubelet's error message.
 	m.provider("wrong", "nowhere", nil)
 	m.awaitCondition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
 	m.provider("noimage", "other", &v1beta1.ProviderImage{Repository: "machinist-provider-sim", Tag: "v9.9.9"})
@@ -74,8 +73,8 @@ func operatorJourney(t *testing.T, version string) {
 	})
 	m.wantUntouched("a change of the Provider", live, created)
 
-	// When the operator is stopped, the provider must continue to work. When a Provider is deleted, it must remain until
-	// its Machines no longer exist.
+	// The provider must continue to work without the operator. A deleted Provider must remain until its Machines are
+	// gone.
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core,
 		[]string{"--set=operator.enabled=false"})...)
 	m.wantUntouched("removing the operator", live, created)
@@ -94,7 +93,6 @@ func operatorJourney(t *testing.T, version string) {
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// provider creates a Provider object. The pods of the provider process run on the real node.
 func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	m.t.Helper()
 	values, err := json.Marshal(map[string]any{
@@ -114,14 +112,13 @@ func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	if image != nil {
 		provider.Spec.Image = *image
 	}
-	// After Helm has created the CRD, it takes a moment until the API server serves the kind.
+	// The API server serves a new kind only a moment after Helm has created the CRD.
 	m.eventually("Provider "+name+" is created", func() (bool, string) {
 		err := m.api.Create(m.t.Context(), provider)
 		return err == nil, fmt.Sprint(err)
 	})
 }
 
-// awaitCondition waits until a condition of a Provider has the given status and its message contains the given text.
 func (m *machinist) awaitCondition(name, kind string, status metav1.ConditionStatus, text string) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.ProviderList{}, fmt.Sprintf("Provider %s %s=%s %q", name, kind, status, text),

@@ -20,11 +20,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manyMachines is the number of machines in the fleet during the upgrades.
 const manyMachines = 1000
 
-// Even with a large fleet, an upgrade must not write to any Machine. If the fleet grows during an upgrade, or if an
-// upgrade is interrupted, no instance may be lost or created twice.
+// An upgrade must not write to any Machine, even in a large fleet. No instance may be lost or created twice if the
+// fleet grows during an upgrade, or if an upgrade is interrupted.
 func TestUpgradeOverManyMachines(t *testing.T) {
 	if !full() {
 		t.Skipf("only with %s=1", fullVariable)
@@ -64,7 +63,6 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 	m.cleanUp(h)
 }
 
-// bootAtOnce configures the simulated cloud so that its instances boot without a delay.
 func (m *machinist) bootAtOnce() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
@@ -73,8 +71,8 @@ func (m *machinist) bootAtOnce() {
 	}
 }
 
-// readyWithin waits until the fleet has n ready machines. Unlike awaitReady, it has a parameter for the timeout,
-// because a large fleet takes longer.
+// readyWithin waits until the fleet has n ready machines. readyWithin has a timeout parameter, because a large fleet
+// takes longer.
 func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), timeout)
@@ -100,7 +98,6 @@ func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) 
 	}
 }
 
-// awaitNoWrites waits until no client has written to a Machine for some seconds.
 func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -125,7 +122,6 @@ func (m *machinist) awaitNoWrites() {
 	m.t.Fatal("the writes to Machines did not stop")
 }
 
-// upgradeDuringGrowth upgrades both releases while machines are being created.
 func (m *machinist) upgradeDuringGrowth(h *helm) {
 	m.t.Helper()
 	h.run(m.t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, coreValues(),
@@ -134,8 +130,8 @@ func (m *machinist) upgradeDuringGrowth(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade starts an upgrade and kills Helm after the given time. Then it rolls the release back, as the
-// documentation of Helm recommends.
+// interruptedUpgrade kills Helm during an upgrade. Then it rolls the release back, as the documentation of Helm
+// recommends.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)

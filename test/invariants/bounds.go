@@ -1,10 +1,9 @@
-// Package invariants computes what the simulation and the chaos runs need to check invariant I3. The package computes
-// how many machines a set or a deployment may have, and how many of them must be available. The package also finds the
-// versions on which a decision may be based.
+// Package invariants computes what the simulation and the chaos runs need to check invariant I3. That is how many
+// machines a set or a deployment may have, and how many must be available. The package also finds the versions on which
+// a decision may be based.
 //
-// The package does its own computation and imports no controller. Otherwise a bug of a controller would also be in the
-// check, and would not be found. The simulation and the chaos runs both store the versions of an object with a position
-// that grows with time. In the simulation the position is a revision, and in chaos runs it is a time.
+// The package imports no controller, because the check must not share the bugs of a controller. Versions have a
+// position that grows with time. In the simulation, the position is a revision, and in chaos runs it is a time.
 package invariants
 
 import (
@@ -22,20 +21,19 @@ import (
 type Bounds struct {
 	// Most is the maximum number of live machines. Least is the minimum number of available machines.
 	Most, Least int
-	// Replicas is the number of machines in the spec.
+	// Replicas is spec.replicas.
 	Replicas int
-	// MinReadySeconds is the time for which a machine must have been Ready before it is available.
+	// MinReadySeconds is how long a machine must have been Ready before it is available.
 	MinReadySeconds int32
 }
 
-// BoundsOfSet returns the bounds of a set. The maximum and the minimum are both equal to the replicas of the set.
+// BoundsOfSet returns the bounds of a set. Maximum and minimum are both the replicas of the set.
 func BoundsOfSet(s *v1beta1.MachineSet) Bounds {
 	n := Replicas(s.Spec.Replicas)
 	return Bounds{n, n, n, s.Spec.MinReadySeconds}
 }
 
-// BoundsOfDeployment returns the bounds of a deployment according to its strategy. If the strategy has an invalid
-// value, the default is used.
+// BoundsOfDeployment returns the bounds of a deployment according to its strategy. Invalid values count as the default.
 func BoundsOfDeployment(d *v1beta1.MachineDeployment) Bounds {
 	n := Replicas(d.Spec.Replicas)
 	surge, unavailable := 1, 0
@@ -68,7 +66,7 @@ func scaled(value *intstr.IntOrString, n, defaultValue int, roundUp bool) int {
 	return out
 }
 
-// Replicas returns the value of a replicas field, or the default of the API if the field is missing.
+// Replicas returns the value of a replicas field, or the default of the API.
 func Replicas(n *int32) int {
 	if n == nil {
 		return int(v1beta1.DefaultReplicas)
@@ -76,23 +74,22 @@ func Replicas(n *int32) int {
 	return int(*n)
 }
 
-// Owner contains the bounds of all versions of a set or a deployment. All versions are kept, because a decision may be
-// based on a version that is not the latest one.
+// Owner contains the bounds of all versions of a set or a deployment, because a decision may be based on an old
+// version.
 type Owner struct {
-	// Controller is the UID of the deployment that controls a set. It is empty for a deployment.
+	// Controller is the UID of the deployment that controls a set. Controller is empty for a deployment.
 	Controller types.UID
-	// Versions are sorted by position. Each version has other bounds than the version before it.
+	// Versions are sorted by position. Neighbors have different bounds.
 	Versions []VersionBounds
 }
 
-// VersionBounds contains the bounds of one version, which starts at a position and ends at the position of the next
-// version.
+// VersionBounds contains the bounds of one version. The version ends at the position of the next version.
 type VersionBounds struct {
 	Position int64
 	Bounds
 }
 
-// Note appends a version of an object with its bounds, and also stores the UID of the object's controller.
+// Note appends a version of an object with its bounds, and stores the UID of the object's controller.
 func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 	o.Controller = ""
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
@@ -106,8 +103,8 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 // Last returns the bounds of the last version.
 func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// Within returns the highest maximum and the lowest minimum of all versions that were current at a position or later.
-// If a controller has seen all changes up to this position, it may base its decision on any of these versions.
+// Within returns the highest maximum and the lowest minimum of all versions that were current at the position since or
+// later. A controller that has seen all earlier changes may base its decision on any of them.
 func (o *Owner) Within(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {

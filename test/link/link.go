@@ -1,4 +1,4 @@
-// Package link simulates a network between clients and servers. A test can interrupt this network.
+// Package link simulates an unreliable network between clients and servers.
 package link
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Link forwards TCP connections. Like a load balancer, it connects each connection to the next server that accepts it.
-// It is safe for use by several goroutines.
+// Link forwards TCP connections. Like a load balancer, it connects each one to the next server that accepts it. A Link
+// is safe for concurrent use.
 type Link struct {
 	listener net.Listener
 
@@ -22,31 +22,29 @@ type Link struct {
 	open      map[*connection]bool
 }
 
-// A Cut describes how a link is interrupted, if at all.
+// A Cut tells how a link is interrupted.
 type Cut int
 
 const (
-	// Whole means that the link is not interrupted and forwards everything.
+	// Whole means that the link forwards everything.
 	Whole Cut = iota
 	// Refused means that the link closes all connections and accepts no new ones.
 	Refused
-	// Swallowed means that the link drops all data without an error. It also does not forward the end of connections.
-	// Connections stay open, and the link accepts new ones. When the link becomes Whole again, it closes the connections
-	// that lost data.
+	// Swallowed means that the link drops all data, and the end of connections, without an error. Connections stay
+	// open, and the link accepts new ones. When the link becomes Whole, it closes the connections that lost data.
 	Swallowed
 )
 
-// connection is a connection from a client, together with the connection to a server that belongs to it.
 type connection struct {
-	from, to net.Conn // to is nil until a server has accepted the connection
-	// lossy is true if the stream is incomplete, because the link dropped data or the end of the connection.
+	from, to net.Conn // nil until a server has accepted the connection
+	// lossy means that the link dropped data or the end of the connection.
 	lossy bool
 }
 
 // Listen creates a link on loopback to the servers. Add adds more servers.
 func Listen(servers ...string) (*Link, error) { return ListenAt("127.0.0.1:0", servers...) }
 
-// ListenAt creates a link at an address of this machine to the servers. Add adds more servers.
+// ListenAt creates a link at an address of this host to the servers. Add adds more servers.
 func ListenAt(address string, servers ...string) (*Link, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -75,8 +73,7 @@ func (l *Link) Add(server string) {
 	l.servers = append(l.servers, server)
 }
 
-// Connections returns the number of connections that were forwarded to the server. It also returns the number of
-// connections that no server accepted.
+// Connections returns how many connections were forwarded to the server, and how many no server accepted.
 func (l *Link) Connections(server string) (forwarded, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +108,8 @@ func (c *connection) close() {
 	}
 }
 
-// nextServers returns the servers in the order in which a connection must try them. The order begins with another
-// server in each call.
+// nextServers returns the servers in the order in which a connection must try them. Each call begins with another
+// server.
 func (l *Link) nextServers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +165,6 @@ func (l *Link) remove(c *connection) {
 	delete(l.open, c)
 }
 
-// setServer stores the connection to the server. It returns false if the link has become Refused in the meantime.
 func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +176,6 @@ func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	return true
 }
 
-// forward copies the data of one direction, and then the end of the stream. It does not copy the data that the link
-// drops.
 func (l *Link) forward(c *connection, into, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -194,7 +188,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 		}
 		if n > 0 {
 			if _, err := into.Write(buffer[:n]); err != nil {
-				// If this connection stayed open, the other direction would wait forever for the end of the stream.
+				// Otherwise, the other direction would wait forever for the end of the stream.
 				_ = from.Close()
 				return
 			}
@@ -206,7 +200,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 	}
 }
 
-// drops reports whether the data of a connection must be dropped. If so, it also records that the connection is lossy.
+// drops reports whether to drop the data of a connection. If so, it marks the connection as lossy.
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-// patience is the maximum time to wait for a response.
 const patience = 30 * time.Second
 
-// startEchoServer starts a server that sends back each line, and returns its address.
 func startEchoServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +50,6 @@ func connect(t *testing.T, l *Link) client {
 	return client{c, bufio.NewReader(c)}
 }
 
-// ask sends a line and returns the response.
 func (c client) ask(line string, timeout time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err

@@ -1,6 +1,6 @@
-// Package machinestates contains the states in which Machinist stores Machines: the combinations of phase, failure
-// reason, deletion and conditions. The simulation records them in states.txt. Unit tests must not use other states,
-// because a test of a state that is never stored proves nothing.
+// Package machinestates contains the states in which Machinist stores Machines: combinations of phase, failure reason,
+// deletion and conditions. The simulation records them in states.txt. Unit tests must use only these states, because a
+// test of another state proves nothing.
 package machinestates
 
 import (
@@ -17,13 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Head is the part of a Machine's state that determines which conditions the Machine can have.
+// Head is the part of a Machine's state that determines its possible conditions.
 type Head struct {
 	Phase         v1beta1.MachinePhase
 	FailureReason v1beta1.MachineFailureReason
 	// Deleting is true if the Machine is being deleted.
 	Deleting bool
-	// HasInstance is true if the status of the Machine contains an instance.
+	// HasInstance is true if the Machine's status contains an instance.
 	HasInstance bool
 }
 
@@ -47,11 +47,9 @@ func (h Head) String() string {
 	return strings.Join(words, " ")
 }
 
-// noPhase represents a phase that has not been written yet.
 const noPhase = "(none)"
 
-// States contains, for each head, the conditions that occurred together with this head. The form of a condition is
-// "Type=Status/Reason".
+// States contains the conditions that occurred with each head, as "Type=Status/Reason".
 type States map[string]map[string]bool
 
 // Add adds the state of a Machine.
@@ -69,8 +67,8 @@ func conditionOf(c *metav1.Condition) string {
 	return fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason)
 }
 
-// Check returns an error if the state of the Machine is not in the table. The Machine does not need to have all
-// conditions, because a test sets only the conditions that it needs.
+// Check returns an error if the state of the Machine is not in the table. Conditions may be missing, because a test
+// sets only those that it needs.
 func (s States) Check(m *v1beta1.Machine) error {
 	head := HeadOf(m).String()
 	if s[head] == nil {
@@ -84,7 +82,7 @@ func (s States) Check(m *v1beta1.Machine) error {
 	return nil
 }
 
-// String returns the table. For each head, the table has a line for the head, and then a line for each condition type.
+// String returns the table: a line for each head, followed by a line for each of its condition types.
 func (s States) String() string {
 	var out strings.Builder
 	for _, head := range slices.Sorted(maps.Keys(s)) {
@@ -101,7 +99,7 @@ func (s States) String() string {
 	return out.String()
 }
 
-// Parse parses a table. It ignores lines that begin with #.
+// Parse parses a table. Parse ignores lines that begin with #.
 func Parse(text string) (States, error) {
 	s, head := States{}, ""
 	for line := range strings.Lines(text) {
@@ -129,12 +127,12 @@ func Parse(text string) (States, error) {
 var (
 	//go:embed states.txt
 	recorded string
-	// unsimulated contains the states that the simulation cannot reach, each with the reason.
+	// unsimulated contains the states that the simulation cannot reach, with the reasons.
 	//go:embed unsimulated.txt
 	unsimulated string
 )
 
-// Recorded returns the states that the simulation has recorded, and the states that the simulation cannot reach.
+// Recorded returns the states from the simulation and the states that it cannot reach.
 var Recorded = sync.OnceValue(func() States {
 	all := States{}
 	for _, text := range []string{recorded, unsimulated} {
@@ -147,7 +145,7 @@ var Recorded = sync.OnceValue(func() States {
 	return all
 })
 
-// Must returns the Machine. It panics if Machinist never stores a Machine in this state.
+// Must returns the Machine. If Machinist never stores a Machine in this state, Must panics.
 func Must(m *v1beta1.Machine) *v1beta1.Machine {
 	if err := Recorded().Check(m); err != nil {
 		panic(fmt.Sprintf("machine %s: %v (to record the stored states, run go run ./test/simulate states)", m.Name, err))
@@ -165,7 +163,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns those heads and conditions that the parameter other contains but s does not.
+// Beyond returns the heads and conditions of other that are missing in s.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

@@ -7,12 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Guard is the component that refuses an object.
+// Guard is a component that refuses objects.
 type Guard string
 
 // The guards are listed in the order in which an API server calls them.
 const (
-	// BySchema stands for the CustomResourceDefinition, its rules, and the API server itself. It is always in effect.
+	// BySchema stands for the CustomResourceDefinition, its rules, and the API server itself. BySchema is always in
+	// effect.
 	BySchema Guard = "schema"
 	// ByPolicy stands for the ValidatingAdmissionPolicies.
 	ByPolicy Guard = "policy"
@@ -22,17 +23,16 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// A Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
+// A Bad is an object that must be refused under strict field validation, the default of kubectl.
 type Bad struct {
-	// Name consists of the name of the kind and a description of the mistake. It is unique in the table.
+	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
-	// Sample is the object without the mistake. Changes are the mistake.
+	// Sample is the correct object. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// If the mistake is an update of an existing object, Was contains the changes that turn the sample into the existing
-	// object. If Was is empty but not nil, the existing object is the unchanged sample.
+	// Was is set if the mistake is an update. The existing object is the sample with these changes, which may be empty.
 	Was Changes
-	// Reports contains texts that the rejection must contain, in particular the name of the field.
+	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string
 	By      Guard
 }
@@ -46,7 +46,7 @@ func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the object in the state before the mistake was made.
+// Former returns the object before the mistake.
 func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {
@@ -67,10 +67,8 @@ func All() []Bad {
 	return all
 }
 
-// fleets contains a sample of each kind that creates machines from a template.
 var fleets = map[string]string{"MachineSet": Set, "MachineDeployment": Deployment}
 
-// entry contains those fields of a Bad that differ between the entries of a table.
 type entry struct {
 	what    string
 	changes Changes

@@ -1,7 +1,6 @@
 // Package manifests contains objects for tests: the smallest valid object of each kind (Samples), and a table of
-// invalid objects that must be refused (All).
+// invalid objects (All).
 //
-// For each invalid object, the table contains the texts that the rejection must contain, and the component that must
-// refuse the object. A cluster that has only the CustomResourceDefinitions of Machinist accepts the objects that
-// another component would refuse.
+// Each entry of the table contains the component that must refuse the object, and the texts in the rejection. A cluster
+// with only the CustomResourceDefinitions of Machinist admits what another component would refuse.
 package manifests

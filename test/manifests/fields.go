@@ -10,7 +10,6 @@ import (
 	rendered "machinist.dev/machinist/internal/install/manifests"
 )
 
-// wrongTypes returns one object for each field of each kind. In this object, the value of the field has a wrong type.
 func wrongTypes() []Bad {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
@@ -30,7 +29,7 @@ func wrongTypes() []Bad {
 	return all
 }
 
-// eachField calls visit with the path of each named field, and with a value that has a wrong type for the field.
+// eachField calls visit with the path of each named field, and with a value of a wrong type.
 func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, invalid any)) {
 	switch {
 	case s.XIntOrString:

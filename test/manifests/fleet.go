@@ -6,7 +6,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// fleet returns invalid objects of a kind with replicas, a selector and a template.
 func fleet(kind, sample string) []Bad {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	const replicas, template = "spec.replicas", "spec.template"
@@ -93,8 +92,8 @@ func selectors(kind, sample string) []Bad {
 	)
 }
 
-// annotations returns objects with invalid annotations for other programs. It also returns objects with annotations or
-// labels that a template must not have.
+// annotations returns objects with invalid annotations for other programs, or with annotations and labels that
+// templates must not have.
 func annotations(kind, sample string) []Bad {
 	const group = "metadata/annotations/machinist.dev~1"
 	const minSize, maxSize = group + "cluster-api-autoscaler-node-group-min-size", group +

@@ -106,7 +106,6 @@ func many(n int, one func(int) any) []any {
 	return all
 }
 
-// inline returns invalid objects that contain a providerSpec instead of a reference to a class.
 func inline() []Bad {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	all := table(BySchema, "inline Machine", InlineMachine,
@@ -138,7 +137,8 @@ func inline() []Bad {
 		inlined := Changes{"spec/template/spec": map[string]any{"provider": "sim", "providerSpec": simMachine(nil)}}
 		all = append(all, providerSpecs("inline "+kind, sample, inlined, "spec/template/spec")...)
 	}
-	// The API server calls the manager's webhook first. This webhook checks the size of a providerSpec, except in a class.
+	// The API server calls the manager's webhook first. This webhook checks the size of a providerSpec, except in a
+	// class.
 	const big = "with a providerSpec of 1 MiB"
 	for i := range all {
 		if strings.HasSuffix(all[i].Name, big) && !strings.HasPrefix(all[i].Name, "MachineClass") {
@@ -148,7 +148,7 @@ func inline() []Bad {
 	return all
 }
 
-// simMachine returns a valid providerSpec of the simulated cloud, with the given changes. A nil value removes a field.
+// simMachine returns a valid providerSpec of the simulated cloud, with changes. A nil value removes a field.
 func simMachine(changes map[string]any) map[string]any {
 	spec := map[string]any{
 		"apiVersion": "sim.machinist.dev/v1beta1", "kind": "SimMachine", "region": "sim-1", "instanceType": "small",
@@ -162,8 +162,8 @@ func simMachine(changes map[string]any) map[string]any {
 	return spec
 }
 
-// providerSpecs returns objects with a providerSpec that the driver of the simulated cloud refuses. at is the path of
-// the object's part that contains the providerSpec.
+// providerSpecs returns objects with a providerSpec that the simulated cloud's driver refuses. at is the path of the
+// part that contains the providerSpec.
 func providerSpecs(kind, sample string, base Changes, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".providerSpec"
 	var all []Bad
@@ -234,7 +234,6 @@ func durations() []Bad {
 	)
 }
 
-// nodes returns Machines with invalid metadata or taints for their Nodes.
 func nodes() []Bad {
 	node := func(field string, value any) Changes { return Changes{"spec/node/" + field: value} }
 	labels := func(key string, value any) Changes { return node("labels", map[string]any{key: value}) }
@@ -275,8 +274,7 @@ func nodes() []Bad {
 	)
 }
 
-// reserved returns objects that set keys for a Node although only Machinist may set these keys. at is the path of the
-// MachineSpec.
+// reserved returns objects that set Node keys that only Machinist may set. at is the path of the MachineSpec.
 func reserved(kind, sample, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".node"
 	all := table(ByManager, kind, sample,

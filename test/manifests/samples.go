@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// These are the smallest valid objects of each kind, in the form in which a user would write them. Machines refer to
-// the class.
+// The smallest valid objects of each kind, as a user would write them. Machines refer to the class.
 const (
 	Class = `
 apiVersion: machinist.dev/v1beta1
@@ -98,8 +97,8 @@ func Samples() []string {
 	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Budget, Provider, Migration}
 }
 
-// Changes contains new values for parts of an object, by path. Slashes separate the parts of a path. A slash within a
-// part is written as ~1. A value may have any type that can be encoded as JSON. The value nil removes the part.
+// Changes contains new values for parts of an object, by path. Slashes separate the parts of a path, and ~1 stands for
+// a slash within a part. A value can be anything that JSON can encode. The value nil removes the part.
 type Changes map[string]any
 
 // Parse parses a sample and sets its namespace, unless its kind is cluster-scoped.
@@ -114,8 +113,7 @@ func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Apply applies the changes to an object. If a path is inside another path, Apply first changes the outer part of the
-// object.
+// Apply applies the changes to an object, outer parts first.
 func (c Changes) Apply(object *unstructured.Unstructured) error {
 	for _, path := range slices.Sorted(maps.Keys(c)) {
 		parts := strings.Split(path, "/")
@@ -158,7 +156,6 @@ func set(in map[string]any, path []string, value any) error {
 	return nil
 }
 
-// toInt64 converts floats without a fraction to int64, because unstructured objects require this.
 func toInt64(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -1,6 +1,5 @@
 package manifests
 
-// updates returns changes of immutable fields.
 func updates() []Bad {
 	const providerID = "sim://sim-1/vm-1"
 	userData := Changes{"spec/userDataRef": Ref("boot")}
@@ -19,7 +18,7 @@ func updates() []Bad {
 			"spec.providerSpec:", BySchema},
 		{"MachineClass whose providerSpec loses a key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil}, "spec.providerSpec:", BySchema},
-		// The schema contains a rule too, but that rule does not detect a renamed key.
+		// The schema also contains a rule, but that rule does not detect a renamed key.
 		{"MachineClass whose providerSpec has a renamed key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil, "spec/providerSpec/zoen": "a"}, "spec.providerSpec", ByPolicy},
 		{"MachineClass that gets user data", Class, Changes{}, userData, "spec.userDataRef:", BySchema},

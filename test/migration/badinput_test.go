@@ -144,7 +144,7 @@ func TestInstanceOfTwoSystemsIsAdoptedOnce(t *testing.T) {
 	x.migrate("newer", provider.SourceClusterK8s, v1beta1.MigrationAdopt)
 	x.migrate("older", provider.SourceMachineK8s, v1beta1.MigrationAdopt)
 	x.reconcileUntil("newer", reached(v1beta1.MigrationAdopting))
-	// The older Migration must be blocked although its plan had already been accepted.
+	// The older Migration must be blocked although its plan was already accepted.
 	x.reconcileUntil("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single",
 		"If two Migrations have this "+
 			"instance, abort one of them"))
@@ -188,7 +188,7 @@ func TestInvalidObjectsBlockMigration(t *testing.T) {
 	}
 }
 
-// If an old object cannot be read, the migrator must not regard it as missing.
+// The migrator must not treat an old object that it cannot read as missing.
 //
 // Rule: migration-reads-all-or-nothing.
 func TestUnavailableConversionWebhookBlocksMigration(t *testing.T) {

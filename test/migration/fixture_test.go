@@ -44,8 +44,8 @@ const (
 	token        = "account-token-4711"
 )
 
-// fixture is a namespace with objects of an old system, an account in a cloud, and a migrator. The test runs the passes
-// of the migrator.
+// fixture is a namespace with objects of an old system, an account in a cloud, and a migrator. The test calls the
+// migrator's reconciler.
 type fixture struct {
 	*testing.T
 	user      client.WithWatch
@@ -55,7 +55,6 @@ type fixture struct {
 	clock     *testclock.FakePassiveClock
 }
 
-// newFixture installs the CRDs of old systems, and creates an account whose token is in the Secret old-account.
 func newFixture(t *testing.T, groups ...string) *fixture {
 	t.Helper()
 	x := &fixture{T: t, user: env.Client(t), namespace: env.Namespace(t),
@@ -112,7 +111,6 @@ type noHosts struct{}
 func (noHosts) Start(host.Spec, host.Reporter) {}
 func (noHosts) Stop(string)                    {}
 
-// startCloud starts a simulated cloud in which instances start and stop at once, and returns its URL.
 func (x *fixture) startCloud() string {
 	x.Helper()
 	j, err := journal.Open(x.TempDir())
@@ -130,19 +128,16 @@ func (x *fixture) startCloud() string {
 	return web.URL
 }
 
-// create creates an object and deletes it at the end of the test.
 func (x *fixture) create(object client.Object) {
 	x.Helper()
 	x.must(x.user.Create(context.Background(), object))
 	x.Cleanup(func() {
-		// If this old object remained, later migrations would be unable to delete its CRD.
+		// Otherwise, the finalizer of this old object would block the deletion of its CRD in later tests.
 		object.SetFinalizers(nil)
 		_ = client.IgnoreNotFound(x.user.Delete(context.Background(), object))
 	})
 }
 
-// createOld creates an object of an old system from YAML, in which NS stands for the namespace. It returns the object
-// as the API server stored it.
 func (x *fixture) createOld(text string) *unstructured.Unstructured {
 	x.Helper()
 	object := &unstructured.Unstructured{}
@@ -152,7 +147,6 @@ func (x *fixture) createOld(text string) *unstructured.Unstructured {
 	return object
 }
 
-// awaitServed waits until the API server serves a kind, shortly after the creation of its CRD.
 func (x *fixture) awaitServed(object *unstructured.Unstructured) {
 	x.Helper()
 	x.eventually("the API server serves "+object.GetKind(), func() (bool, string) {
@@ -163,7 +157,6 @@ func (x *fixture) awaitServed(object *unstructured.Unstructured) {
 	})
 }
 
-// eventually polls until ask returns true.
 func (x *fixture) eventually(what string, ask func() (bool, string)) {
 	x.Helper()
 	for deadline := time.Now().Add(env.Patience); ; {
@@ -177,7 +170,6 @@ func (x *fixture) eventually(what string, ask func() (bool, string)) {
 	}
 }
 
-// instance creates an instance for a machine of an old system, as its controller does.
 func (x *fixture) instance(of *unstructured.Unstructured) *simcloud.Instance {
 	x.Helper()
 	in, err := x.cloud.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Name: of.GetName(),
@@ -187,7 +179,6 @@ func (x *fixture) instance(of *unstructured.Unstructured) *simcloud.Instance {
 	return in
 }
 
-// migrate creates a Migration that proceeds up to the given stage. It accepts all losses.
 func (x *fixture) migrate(name, source string, stage v1beta1.MigrationStage) {
 	x.Helper()
 	never := false
@@ -223,20 +214,19 @@ func (x *fixture) migration(name string) *v1beta1.Migration {
 	return m
 }
 
-// byAge returns the names of two Migrations: first the younger one, then the older one. The first one was created
-// first.
+// byAge returns the names of two Migrations, the younger one first. The argument first was created first.
 func (x *fixture) byAge(first, second string) (younger, older string) {
 	x.Helper()
 	a, b := x.migration(first), x.migration(second)
-	// Migrations that were created within a second are ordered by UID.
+	// Migrations that were created in the same second are ordered by UID.
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) && b.UID < a.UID {
 		return first, second
 	}
 	return second, first
 }
 
-// reconcileUntil runs passes of the migrator until a Migration has the expected state. It advances the clock by the
-// times for which the migrator asks to wait.
+// reconcileUntil reconciles a Migration until it has the expected state. reconcileUntil advances the clock by the
+// requested waits.
 func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()
 	var m *v1beta1.Migration
@@ -250,7 +240,6 @@ func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) boo
 	return m
 }
 
-// abort aborts a Migration, so that its policies no longer refuse changes that later tests make.
 func (x *fixture) abort(name string) {
 	x.Helper()
 	x.change(name, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort })
@@ -260,7 +249,7 @@ func (x *fixture) abort(name string) {
 	})
 }
 
-// confirmPauses sets the condition Paused of Machines in place of the provider, which does not run in these tests.
+// confirmPauses sets the condition Paused of Machines, because no provider runs in these tests.
 func (x *fixture) confirmPauses() {
 	x.Helper()
 	list := &v1beta1.MachineList{}
@@ -277,13 +266,10 @@ func (x *fixture) confirmPauses() {
 	}
 }
 
-// reached returns a function that reports whether a Migration is in the given phase.
 func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned returns a function that reports whether the condition Planned is False with a message that contains all
-// given parts.
 func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
@@ -299,7 +285,6 @@ func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	}
 }
 
-// findings returns the findings in the ConfigMaps of a Migration. Each line contains one finding.
 func (x *fixture) findings(name string) string {
 	x.Helper()
 	list := &corev1.ConfigMapList{}
@@ -312,7 +297,6 @@ func (x *fixture) findings(name string) string {
 	return all.String()
 }
 
-// wantText fails the test unless a text contains all of the given parts.
 func (x *fixture) wantText(what, text string, parts ...string) {
 	x.Helper()
 	for _, part := range parts {

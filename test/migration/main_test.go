@@ -1,5 +1,5 @@
-// Package migration tests the migrator with a real API server and a simulated cloud, pass by pass. The tests use
-// invalid input, and they simulate users and old controllers that continue to make changes during a migration.
+// Package migration tests the migrator with a real API server and a simulated cloud, one reconciliation at a time. The
+// tests use invalid input, and simulate users and old controllers that make changes during a migration.
 package migration
 
 import (

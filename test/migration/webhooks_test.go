@@ -15,14 +15,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// rulesFor returns webhook rules for updates and deletions of all objects in API groups.
 func rulesFor(groups ...string) []admissionv1.RuleWithOperations {
 	return []admissionv1.RuleWithOperations{{
 		Operations: []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete},
 		Rule:       admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
 }
 
-// unavailable returns the configuration of a webhook server that does not exist.
 func (x *fixture) unavailable() admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: x.namespace, Name: "gone"}}
 }
@@ -32,7 +30,6 @@ func (x *fixture) inNamespace() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": x.namespace}}
 }
 
-// validating creates a validating webhook.
 func (x *fixture) validating(name string,
 	rules []admissionv1.RuleWithOperations) *admissionv1.ValidatingWebhookConfiguration {
 	x.Helper()
@@ -45,7 +42,6 @@ func (x *fixture) validating(name string,
 	return object
 }
 
-// mutating creates a mutating webhook.
 func (x *fixture) mutating(name string,
 	rules []admissionv1.RuleWithOperations) *admissionv1.MutatingWebhookConfiguration {
 	x.Helper()

@@ -1,4 +1,4 @@
-// Package otlp provides a receiver of traces for tests. It serves OTLP over gRPC and over HTTP on loopback.
+// Package otlp provides a receiver of traces for tests. The package serves OTLP over gRPC and HTTP on loopback.
 package otlp
 
 import (
@@ -18,7 +18,7 @@ import (
 // Receiver stores every span that it receives.
 type Receiver struct {
 	collector.UnimplementedTraceServiceServer
-	// GRPC and HTTP are the endpoints, in the format of the environment variables of OpenTelemetry.
+	// GRPC and HTTP are the endpoints, in the format of OpenTelemetry's environment variables.
 	GRPC, HTTP string
 
 	mu      sync.Mutex
@@ -88,7 +88,7 @@ func (r *Receiver) serveHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// Spans returns the spans received so far, and a channel that is closed when more spans arrive.
+// Spans returns the spans received so far, and a channel that is closed when more arrive.
 func (r *Receiver) Spans() ([]Span, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

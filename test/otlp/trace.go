@@ -22,7 +22,7 @@ type Span struct {
 	Start, End          time.Time
 	Attributes          map[string]string
 	Failed              bool
-	Links               []string // IDs of traces
+	Links               []string // trace IDs
 	StatusMessage, Kind string
 }
 
@@ -98,8 +98,8 @@ func (t Trace) Named(name string) (found []Span) {
 	return found
 }
 
-// Check returns a description of each error in a complete trace. The trace must have one root and unique IDs, and must
-// contain the parent of each span. No span may end before it begins.
+// Check returns each error in a complete trace. The trace must have one root and unique IDs, and must contain every
+// parent. No span may end before it begins.
 func (t Trace) Check() (problems []string) {
 	if n := len(t.Roots()); n != 1 {
 		problems = append(problems, fmt.Sprintf("got %d root spans, want 1", n))
@@ -122,7 +122,7 @@ func (t Trace) Check() (problems []string) {
 	return problems
 }
 
-// Covered returns the fraction of the root's duration that the spans below the root cover, as a number from 0 to 1.
+// Covered returns the fraction of the root's duration that the other spans cover, from 0 to 1.
 func (t Trace) Covered() float64 {
 	roots := t.Roots()
 	if len(roots) != 1 || !roots[0].End.After(roots[0].Start) {

@@ -12,19 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchy is a tree of cgroups that contains this process.
 type hierarchy struct {
 	controllers []string // empty for cgroups v2
 	mount       string   // the mount point
 	path        string   // the path of this process's cgroup below mount
 }
 
-// cgroupsName is the name of a file in the folder of a run. The file lists the cgroups of the run, so that a later run
-// can remove them if this run is killed.
+// cgroupsName is the file that lists the cgroups of a run, so that a later run can remove them after a kill.
 const cgroupsName = "cgroups"
 
-// ownCgroups moves this process into a new cgroup in each hierarchy. For the process and its children, this cgroup is
-// the root. Therefore, all containers are in this cgroup, and their use of resources counts as use by the test.
+// ownCgroups moves this process into a new cgroup in each hierarchy. The process and its children see this cgroup as
+// the root. So the resources of all containers count as those of the test.
 func ownCgroups(folder string) error {
 	hierarchies, err := hierarchies()
 	if err != nil {
@@ -50,7 +48,8 @@ func ownCgroups(folder string) error {
 			return err
 		}
 	}
-	// The new namespace applies only to this thread and to the processes that it starts. The caller has locked the thread.
+	// The new namespace applies only to this thread and to the processes that it starts. The caller has locked the
+	// thread.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("create cgroup namespace: %w", err)
 	}
@@ -59,7 +58,7 @@ func ownCgroups(folder string) error {
 			return err
 		}
 		if len(h.controllers) == 0 {
-			// In cgroups v2, a cgroup with controllers for its child cgroups must not contain processes.
+			// In cgroups v2, a cgroup with controllers for its children must not contain processes.
 			leaf := filepath.Join(h.mount, "test")
 			if err := os.Mkdir(leaf, 0o755); err != nil {
 				return err
@@ -72,7 +71,6 @@ func ownCgroups(folder string) error {
 	return nil
 }
 
-// enter moves this process into a cgroup.
 func enter(cgroup string) error {
 	if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("enter cgroup: %w", err)
@@ -80,7 +78,7 @@ func enter(cgroup string) error {
 	return nil
 }
 
-// inherit copies settings from the parent cgroup, because a new cgroup does not inherit them.
+// inherit copies settings from the parent, because a new cgroup does not inherit them.
 func inherit(cgroup string, settings ...string) error {
 	for _, setting := range settings {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(cgroup), setting))
@@ -94,7 +92,6 @@ func inherit(cgroup string, settings ...string) error {
 	return nil
 }
 
-// hierarchies returns the mounted hierarchies according to /proc/self/cgroup and /proc/self/mountinfo.
 func hierarchies() ([]hierarchy, error) {
 	memberships, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -121,7 +118,7 @@ func hierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// mountPoint returns the mount point of the hierarchy, or "" if it is not mounted. mounts is the content of mountinfo.
+// mountPoint returns the mount point of the hierarchy, or "". mounts is the content of mountinfo.
 func (h hierarchy) mountPoint(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		// 36 35 98:0 / /sys/fs/cgroup/cpu rw,relatime shared:1 - cgroup cgroup rw,cpu
@@ -139,7 +136,6 @@ func (h hierarchy) mountPoint(mounts string) string {
 	return ""
 }
 
-// removeCgroups removes the cgroups of a run. They must not contain processes.
 func removeCgroups(folder string) error {
 	list, err := os.ReadFile(filepath.Join(folder, cgroupsName))
 	if errors.Is(err, fs.ErrNotExist) {

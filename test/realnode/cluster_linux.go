@@ -14,34 +14,31 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// NodeName is the name of the real node. If a pod must run as a real container, it selects this node by the label
-// kubernetes.io/hostname, because the cluster may also contain nodes of the simulated cloud.
+// NodeName is the name of the real node. Pods that need real containers select it by the label kubernetes.io/hostname,
+// because the cluster may also contain simulated nodes.
 const NodeName = "real"
 
-// startTimeout is the time limit for the start of the node or of a kubeadm cluster.
 const startTimeout = 4 * time.Minute
 
-// stopGrace is the time that a process is given to end before it is killed.
 const stopGrace = 3 * time.Second
 
 // Options are the options of a Cluster.
 type Options struct {
-	// ControlPlane are the options of the control plane. Start itself sets Dir, Address, WithControllerManager,
+	// ControlPlane are the options of the control plane. Start overwrites Dir, Address, WithControllerManager,
 	// WithScheduler and Output.
 	ControlPlane controlplane.Options
 
-	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The kubelet
-	// then requests a client certificate and a serving certificate, which must be approved. If ApproveNodeClientCSRs is
-	// set, the control plane approves the client certificate. If BootstrapToken is empty, the kubelet has both
-	// certificates when it starts.
+	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The
+	// kubelet's client and serving certificates must then be approved. With ApproveNodeClientCSRs, the control plane
+	// approves the client certificate. Without a token, the kubelet starts with both certificates.
 	BootstrapToken string
 
-	// KubeletConfig contains additional fields of the kubelet's configuration in YAML. KubeletFlags are additional flags.
+	// KubeletConfig contains additional fields of the kubelet's configuration in YAML.
 	KubeletConfig string
 	KubeletFlags  []string
 
-	// Layouts are the folders of OCI layouts with images for pods. Pods can pull an image NAME:TAG of a layout from any
-	// registry: ANY-REGISTRY/NAME:TAG.
+	// Layouts are the folders of OCI layouts with images for pods. An image NAME:TAG is available from any registry:
+	// ANY-REGISTRY/NAME:TAG.
 	Layouts []string
 
 	// Output receives a line for each step of Start, and for each process that ends unexpectedly.
@@ -57,8 +54,8 @@ type Cluster struct {
 	kubelet *child.Process
 }
 
-// Start starts a cluster and returns when the node is ready for pods. It can be called only once in a process, because
-// the programs of the node use fixed folders and ports. If it fails, it leaves no process running.
+// Start starts a cluster and returns when the node is ready for pods. A process can call it only once, because the
+// programs use fixed folders and ports. After a failure, no process is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -131,7 +128,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return dns.Await(ctx, httpReady("http://127.0.0.1:8181/ready"))
 }
 
-// Stop stops all processes. Containers and their shims end only with the test process: see Main.
+// Stop stops all processes. Containers and their shims end only with the test process (see Main).
 func (c *Cluster) Stop() error {
 	err := c.host.stop()
 	if c.ControlPlane != nil {

@@ -2,13 +2,11 @@ package realnode
 
 import "fmt"
 
-// containerdSocket is the socket of containerd. In the namespaces, the folder /run belongs only to this run.
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// registryAddress is the address of the local registry, which serves the images of all registries.
 const registryAddress = "127.0.0.1:5000"
 
-// pauseImage is the image of the pause container that every pod has. hack/node/build.sh sets its tag.
+// pauseImage is the image of every pod's pause container. hack/node/build.sh sets its tag.
 const pauseImage = "registry.test/pause:1"
 
 func registryArgs(layouts []string) []string {
@@ -27,8 +25,6 @@ func (h *host) writeContainerdFiles() error {
 	})
 }
 
-// containerdConfig is a format string for containerd's configuration. Its arguments are the folder of the run, the
-// socket and the pause image.
 const containerdConfig = `version = 3
 root = "%[1]s/containerd"
 state = "/run/containerd"
@@ -52,8 +48,8 @@ bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
 conf_dir = "%[1]s/cni"
 `
 
-// bridge is a format string for the CNI configuration, which connects pods to the host and to each other. Its argument
-// is the folder of the run.
+// bridge is a format string for the CNI configuration, with the folder of the run. The bridge connects pods to the host
+// and to each other.
 const bridge = `{
   "cniVersion": "1.0.0",
   "name": "pods",
@@ -75,5 +71,4 @@ const bridge = `{
 }
 `
 
-// podRange is the address range of pods.
 const podRange = "10.244.0.0/16"

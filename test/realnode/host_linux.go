@@ -12,14 +12,12 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// host runs the programs of a node in the namespaces of this process.
 type host struct {
 	dir      string
 	programs programs
 	output   io.Writer
 	lock     sync.Mutex // of output
 
-	// processes contains the started processes in the order of their start.
 	processes []*child.Process
 }
 
@@ -39,18 +37,17 @@ func newHost(output io.Writer) (*host, error) {
 	return h, os.Setenv("PATH", filepath.Dir(h.programs.containerd)+":"+os.Getenv("PATH"))
 }
 
-// Dir returns the folder of the node, which contains the log NAME.log of each program. Main removes the folder.
+// Dir returns the folder of the node. The folder contains the log NAME.log of each program. Main removes the folder.
 func (h *host) Dir() string { return h.dir }
 
-// PID returns the ID of a process in the namespaces, as seen from outside of the namespaces. nsenter needs this ID to
-// enter the namespaces.
+// PID returns the ID of a process in the namespaces, as seen from outside. nsenter needs it.
 func (h *host) PID() (string, error) {
 	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
 	return string(pid), err
 }
 
 // startRuntime starts containerd, and a registry with the images of the layouts. The returned function waits until both
-// of them respond.
+// respond.
 func (h *host) startRuntime(layouts []string) (await func(context.Context) error, err error) {
 	registry := h.newProcess("registry", h.programs.registry, registryArgs(append(layouts, h.programs.pause))...)
 	containerd := h.newProcess("containerd", h.programs.containerd, "--config", filepath.Join(h.dir, "containerd.toml"))
@@ -84,7 +81,6 @@ func (h *host) run(p *child.Process) error {
 	return nil
 }
 
-// stop stops all processes in the reverse order of their start.
 func (h *host) stop() error {
 	var errs []error
 	for i := len(h.processes) - 1; i >= 0; i-- {
@@ -93,7 +89,6 @@ func (h *host) stop() error {
 	return errors.Join(errs...)
 }
 
-// write writes files to the folder of the node.
 func (h *host) write(files map[string]string) error {
 	for name, content := range files {
 		if err := writeFile(filepath.Join(h.dir, name), content, 0o600); err != nil {
@@ -110,7 +105,6 @@ func writeFile(path, content string, mode os.FileMode) error {
 	return os.WriteFile(path, []byte(content), mode)
 }
 
-// logf writes a line to the output and ignores errors.
 func (h *host) logf(format string, args ...any) {
 	h.lock.Lock()
 	defer h.lock.Unlock()

@@ -25,15 +25,15 @@ const KubeadmNodeName = "control-plane"
 
 // KubeadmOptions are the options of a KubeadmCluster.
 type KubeadmOptions struct {
-	// Layouts are the folders of OCI layouts with additional images for pods. Pods can pull an image NAME:TAG of a layout
-	// from any registry: ANY-REGISTRY/NAME:TAG.
+	// Layouts are the folders of OCI layouts with additional images for pods. An image NAME:TAG is available from any
+	// registry: ANY-REGISTRY/NAME:TAG.
 	Layouts []string
 
 	// Output receives the output of kubeadm and a line for each step of StartKubeadm.
 	Output io.Writer
 }
 
-// KubeadmCluster is a cluster that the unmodified kubeadm created. It consists of containerd, a kubelet, and pods for
+// KubeadmCluster is a cluster of the unmodified kubeadm. The cluster consists of containerd, a kubelet, and pods for
 // the control plane, kube-proxy and CoreDNS.
 type KubeadmCluster struct {
 	*host
@@ -42,7 +42,6 @@ type KubeadmCluster struct {
 	kube   kubernetes.Interface
 }
 
-// These are paths of files in the namespaces of a KubeadmCluster.
 const (
 	kubeadmKubeconfig = "/etc/kubernetes/admin.conf"
 	kubeadmAuditLog   = "/var/log/kubernetes/audit.log"
@@ -50,9 +49,8 @@ const (
 	kubeletLog        = "/var/log/kubelet.log"
 )
 
-// StartKubeadm creates a cluster with `kubeadm init`. It also installs the configuration of a CNI plugin, because
-// kubeadm does not install one. It returns when the node and all pods of the cluster are ready. Like Start, it can be
-// called only once in a process.
+// StartKubeadm creates a cluster with `kubeadm init`, and installs the configuration of a CNI plugin. StartKubeadm
+// returns when the node and all pods of the cluster are ready. Like Start, a process can call it only once.
 func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -95,8 +93,7 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	if err != nil {
 		return err
 	}
-	// The check SystemVerification is ignored, because it fails on hosts without cgroups v2 or without a readable kernel
-	// configuration.
+	// SystemVerification fails on hosts without cgroups v2 or without a readable kernel configuration.
 	kubeadm := exec.CommandContext(ctx, c.programs.kubeadm, "init", "--config="+filepath.Join(c.dir, "kubeadm.yaml"),
 		"--ignore-preflight-errors=SystemVerification")
 	kubeadm.Stdout, kubeadm.Stderr = c.output, c.output
@@ -114,15 +111,14 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	return c.awaitPods(ctx)
 }
 
-// prepareMachine makes the namespaces look like a separate machine on which the packages of kubeadm are installed and
-// systemd starts the kubelet.
+// prepareMachine makes the namespaces look like a separate machine with the packages of kubeadm, where systemd starts
+// the kubelet.
 func (c *KubeadmCluster) prepareMachine() error {
 	if err := overlay(c.dir, "/etc", "/usr", "/opt"); err != nil {
 		return err
 	}
-	// kubeadm needs an interface with the default route, because it uses the address of this interface as the node's
-	// address. CoreDNS needs the address of a name server that is not CoreDNS itself. No host is reachable through this
-	// interface.
+	// kubeadm uses the address of the interface with the default route as the node's address. CoreDNS needs a name
+	// server other than itself. No host is reachable through this interface.
 	err := setUpNetwork(
 		"ip link add uplink type veth peer name upstream",
 		"ip link set uplink up",
@@ -166,7 +162,6 @@ func (c *KubeadmCluster) prepareMachine() error {
 	return os.MkdirAll(filepath.Dir(kubeadmAuditLog), 0o755)
 }
 
-// awaitPods waits until the node and all pods of the system are ready.
 func (c *KubeadmCluster) awaitPods(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -183,7 +178,6 @@ func (c *KubeadmCluster) awaitPods(ctx context.Context) error {
 	}
 }
 
-// notReady returns a description of the node and the pods that are not ready.
 func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, err error) {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, KubeadmNodeName, metav1.GetOptions{})
 	if err != nil {
@@ -214,13 +208,13 @@ func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, e
 	return descriptions, nil
 }
 
-// Stop stops the kubelet, containerd and the registry. Containers end only with the test process: see Main.
+// Stop stops the kubelet, containerd and the registry. Containers end only with the test process (see Main).
 func (c *KubeadmCluster) Stop() error {
 	_ = exec.Command("/usr/bin/systemctl", "stop", "kubelet").Run() // The kubelet may not be running.
 	return c.host.stop()
 }
 
-// Kubeconfig returns the path of the administrator's kubeconfig file. The file exists only in the namespaces.
+// Kubeconfig returns the path of the administrator's kubeconfig. The file exists only in the namespaces.
 func (c *KubeadmCluster) Kubeconfig() string { return kubeadmKubeconfig }
 
 // Config returns an administrator's client configuration without throttling.
@@ -238,7 +232,6 @@ func (c *KubeadmCluster) Kubeadm() string { return c.programs.kubeadm }
 // AuditLog returns the path of the audit log, which contains all requests.
 func (c *KubeadmCluster) AuditLog() string { return kubeadmAuditLog }
 
-// tail returns the end of a file.
 func tail(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -290,8 +283,8 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: 0}
 `
 
-// systemctl is a script that replaces systemctl, because systemd cannot run in these namespaces. It supports only the
-// unit kubelet, with the definition from the packages of kubeadm.
+// systemctl is a script in place of systemctl, because systemd cannot run in these namespaces. The script supports only
+// the unit kubelet, as in the packages of kubeadm.
 const systemctl = `#!/bin/sh
 unit=$(echo "$*" | tr ' ' '\n' | grep -v '^--' | sed -n 2p)
 pid=$(cat /run/kubelet.pid 2>/dev/null)

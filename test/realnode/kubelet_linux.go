@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// prepareKubelet prepares the kubelet.
 func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*child.Process, error) {
 	kubeconfig, identity, flags, err := c.identifyKubelet(ctx, o)
 	if err != nil {
@@ -35,9 +34,9 @@ func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*
 	return c.newProcess("kubelet", path, append(flags, o.KubeletFlags...)...), nil
 }
 
-// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests its
-// certificates. It returns the path of the kubelet's kubeconfig, and additional configuration and flags. If there is a
-// token, the kubelet itself writes its kubeconfig.
+// identifyKubelet creates the kubelet's certificates, or a bootstrap token with which the kubelet requests them.
+// identifyKubelet returns the path of the kubelet's kubeconfig, and additional configuration and flags. With a token,
+// the kubelet writes its own kubeconfig.
 func (c *Cluster) identifyKubelet(
 	ctx context.Context, o Options,
 ) (kubeconfig, config string, flags []string, err error) {
@@ -65,7 +64,7 @@ func (c *Cluster) identifyKubelet(
 }
 
 // kubeletConfig is a format string for the kubelet's configuration. Its arguments are the folder of the run, the
-// address of the node, the file with the certificate authority of the cluster, and the socket of containerd.
+// address of the node, the file with the cluster's CA, and the socket of containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
@@ -89,7 +88,6 @@ imageGCHighThresholdPercent: 100
 imageMaximumGCAge: 0s
 `
 
-// userKubeconfig writes a kubeconfig for a program of the node and returns its path.
 func (c *Cluster) userKubeconfig(user string, groups ...string) (string, error) {
 	config, err := c.UserConfig(user, groups...)
 	if err != nil {
@@ -99,7 +97,6 @@ func (c *Cluster) userKubeconfig(user string, groups ...string) (string, error) 
 	return path, controlplane.WriteKubeconfig(path, config)
 }
 
-// nodeReady returns nil if pods can be bound to the node, and otherwise an error.
 func (c *Cluster) nodeReady(ctx context.Context) error {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -110,7 +107,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 			return fmt.Errorf("node is not Ready: %s", condition.Message)
 		}
 	}
-	// All other taints were set by the test when the node registered.
+	// The test set all other taints when the node registered.
 	for _, taint := range node.Spec.Taints {
 		if strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
 			return fmt.Errorf("node has the taint %s", taint.Key)

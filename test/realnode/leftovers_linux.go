@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// lockName is the name of a file in the folder of a run. This file is locked during the run.
+// lockName is a file in the folder of a run. The file is locked during the run.
 const lockName = "lock"
 
-// lockFolder locks the folder of a run until the returned file is closed or this process ends.
 func lockFolder(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -23,8 +22,6 @@ func lockFolder(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// removeAbandoned removes the folder of a run that was killed. It does not remove the folder if the run is still
-// running.
 func removeAbandoned(folder string) error {
 	if _, err := os.Stat(filepath.Join(folder, lockName)); errors.Is(err, fs.ErrNotExist) {
 		return nil // The run is just starting.

@@ -13,26 +13,22 @@ import (
 	"syscall"
 )
 
-// These are the environment variables that each stage of the binary passes to the next stage.
 const (
 	stageVariable  = "MACHINIST_REALNODE_STAGE"
 	folderVariable = "MACHINIST_REALNODE_FOLDER"
 )
 
-// The stages after the first one. `go test` starts the first stage, without a variable.
+// `go test` starts the first stage without a variable. These are the later stages.
 const (
 	stageInit = "init" // the first process in the namespaces
 	stageTest = "test" // the tests
 )
 
-// pidName is the name of a file in the folder of a run. This file contains a process ID. It is the ID of the first
-// process in the namespaces, as seen from outside of the namespaces.
 const pidName = "pid"
 
-// folderPrefix is the prefix of the names of the folder and of the cgroup of each run.
 const folderPrefix = "machinist-node-"
 
-// Main calls m.Run in new namespaces, and exits with the code that it returns.
+// Main calls m.Run in new namespaces and exits with its exit code.
 func Main(m interface{ Run() int }) {
 	var code int
 	var err error
@@ -51,8 +47,8 @@ func Main(m interface{ Run() int }) {
 	os.Exit(code)
 }
 
-// runInNamespaces starts this binary again as the first process of new namespaces. When this process has ended,
-// runInNamespaces removes what is left of the run.
+// runInNamespaces starts this binary again as the first process of new namespaces. Then it removes what is left of the
+// run.
 func runInNamespaces() (int, error) {
 	if os.Getuid() != 0 {
 		return 0, errors.New("root is required to create network namespaces and containers")
@@ -76,8 +72,8 @@ func runInNamespaces() (int, error) {
 	}
 	defer lock.Close()
 
-	// Because of Pdeathsig, the kernel kills the child when the thread that started it ends. Therefore, this thread must
-	// not end before the child.
+	// With Pdeathsig, the kernel kills the child when the thread that started it ends. So this thread must outlive the
+	// child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -103,7 +99,7 @@ func runInNamespaces() (int, error) {
 		}
 	}()
 	err = child.Wait()
-	// At this point, the kernel has killed all processes in the namespaces.
+	// The kernel has now killed all processes in the namespaces.
 	removeErr := removeFolder(folder)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -112,9 +108,8 @@ func runInNamespaces() (int, error) {
 	return 0, errors.Join(err, removeErr)
 }
 
-// runInit prepares the namespaces and runs the tests in them. This process is the init process of the namespaces.
-// Therefore, it becomes the parent of orphaned processes, such as the shims of containerd, and must wait for these
-// processes.
+// runInit prepares the namespaces and runs the tests. As the init process of the namespaces, it adopts orphaned
+// processes, such as the shims of containerd, and must wait for them.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
 	// The goroutine must stay in this thread, because the tests inherit the thread's namespaces.
@@ -126,7 +121,7 @@ func runInit() (int, error) {
 	if err := ownCgroups(folder); err != nil {
 		return 0, fmt.Errorf("prepare cgroups: %w", err)
 	}
-	// The folders of the network tools are often not in PATH, so add them.
+	// PATH often lacks the folders of the network tools.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
 		return 0, err
 	}

@@ -13,27 +13,26 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// nodeAddress is the address of the node. It belongs to an address range for documentation, so no other host has this
-// address.
+// nodeAddress is the address of the node. No other host has this address, because its range is reserved for
+// documentation.
 var nodeAddress = net.IPv4(192, 0, 2, 10)
 
 // gatewayAddress is the address of the default gateway in a KubeadmCluster. No host has this address.
 var gatewayAddress = net.IPv4(192, 0, 2, 1)
 
-// ownFolders are the folders of the system to which the programs of the node write. In the namespaces, each of them is
-// an initially empty folder in the folder of the run.
+// ownFolders are the folders of the system to which the node's programs write. In the namespaces, they are initially
+// empty folders of the run.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
-// ownSettings are settings of the whole host that the kubelet would change. In the namespaces, the kubelet changes
-// files instead of these settings.
+// ownSettings are host-wide settings that the kubelet would change. In the namespaces, the kubelet changes files
+// instead.
 var ownSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 	"kernel/keys/root_maxbytes",
 }
 
-// prepareMounts mounts file systems so that processes in the namespaces cannot change anything outside of the folder.
 func prepareMounts(folder string) error {
-	// Mounts must not propagate to the host, but they must propagate between the kubelet and the containers.
+	// Mounts must not propagate to the host, but between the kubelet and the containers.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", propagation|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("set propagation: %w", err)
@@ -68,7 +67,7 @@ func prepareMounts(folder string) error {
 	return nil
 }
 
-// overlay makes folders of the system writable for processes in the namespaces. The changes are stored in memory.
+// overlay makes folders of the system writable in the namespaces. The changes stay in memory.
 func overlay(folder string, paths ...string) error {
 	memory := filepath.Join(folder, "overlays")
 	if err := os.MkdirAll(memory, 0o755); err != nil {
@@ -106,11 +105,10 @@ func bind(from, to string) error {
 	return nil
 }
 
-// prepareNetwork sets the address of the node in the network namespace.
 func prepareNetwork() error {
 	return setUpNetwork(
 		"ip address add "+nodeAddress.String()+"/32 dev lo",
-		// kube-proxy translates the addresses of services after the routing decision, so they need a route.
+		// kube-proxy translates service addresses after the routing decision, so they need a route.
 		"ip route add "+controlplane.ServiceRange+" dev lo src "+nodeAddress.String(),
 	)
 }
@@ -123,7 +121,7 @@ func setUpNetwork(commands ...string) error {
 			return fmt.Errorf("%s: %w: %s", command, err, output)
 		}
 	}
-	// If two pods on one bridge communicate through a service, replies must also pass the address translation of services.
+	// If two pods on one bridge communicate through a service, the replies must also pass the address translation.
 	for setting, required := range map[string]bool{"ipv4/ip_forward": true, "bridge/bridge-nf-call-iptables": false} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", setting), []byte("1"), 0)
 		if err != nil && (required || !os.IsNotExist(err)) {

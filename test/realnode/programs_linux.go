@@ -13,15 +13,14 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// programs contains the paths of the node's programs. pause is the path of the OCI layout of the pause image, and
-// images is the path of the folder with the OCI layouts of kubeadm's images.
+// programs contains the paths of the node's programs. pause is the OCI layout of the pause image, and images the folder
+// with the OCI layouts of kubeadm's images.
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
 	kubeadm, kubectl                          string
 	pause, images                             string
 }
 
-// locatePrograms finds the programs that hack/node/build.sh prepares. The error names all missing programs.
 func locatePrograms() (programs, error) {
 	var p programs
 	cache, err := controlplane.CacheDir()
@@ -49,10 +48,8 @@ func locatePrograms() (programs, error) {
 	return p, nil
 }
 
-// requestTimeout is the time limit of one request that checks whether a program is ready.
 const requestTimeout = 5 * time.Second
 
-// httpReady returns a function that checks whether a GET request succeeds.
 func httpReady(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -75,7 +72,6 @@ func httpReady(url string) func(context.Context) error {
 	}
 }
 
-// listens returns a function that checks whether a program listens on a socket.
 func listens(socket string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)

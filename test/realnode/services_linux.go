@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// prepareProxy prepares kube-proxy.
 func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 	// By default, the API server binds the role of kube-proxy to this user.
 	kubeconfig, err := c.userKubeconfig("system:kube-proxy")
@@ -24,8 +23,7 @@ func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 }
 
 // proxyConfig is a format string for kube-proxy's configuration. Its arguments are the path of the kubeconfig and the
-// name of the node. The configuration does not change the settings of connection tracking, because they apply to the
-// whole host.
+// name of the node. Settings of connection tracking stay unchanged, because they apply to the whole host.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -38,7 +36,6 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-// prepareDNS prepares CoreDNS.
 func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 	const user = "coredns"
 	kubeconfig, err := c.userKubeconfig(user)
@@ -53,8 +50,8 @@ func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 		c.write(map[string]string{"Corefile": corefile})
 }
 
-// dnsConfig is a format string for CoreDNS's configuration. Its arguments are the address of the node, which the pods
-// use as their DNS server, and the path of the kubeconfig.
+// dnsConfig is a format string for CoreDNS's configuration. Its arguments are the address of the node, which pods use
+// as their DNS server, and the path of the kubeconfig.
 const dnsConfig = `.:53 {
   bind %s
   errors
@@ -65,7 +62,6 @@ const dnsConfig = `.:53 {
 }
 `
 
-// grantDNS grants a user the permission to read services, endpoints, pods and namespaces.
 func (c *Cluster) grantDNS(user string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()

@@ -20,15 +20,13 @@ var (
 	argument     = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// helmCommand is a Helm command in a document. The command renders a chart.
 type helmCommand struct {
 	verb, release, chart string
 	sets                 []string
-	// reuse is set if the values of the release are kept, and new values of the chart get their defaults.
+	// reuse means that the release keeps its values, and that new values of the chart get their defaults.
 	reuse bool
 }
 
-// helmCommands returns those Helm commands of a document that render a chart.
 func helmCommands(text string) (commands []helmCommand) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(continuation.ReplaceAllString(block[1], " ")) {

@@ -18,7 +18,6 @@ import (
 
 const root = "../.."
 
-// documents returns the texts of all Markdown files in the repository, with their paths as keys.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -74,7 +73,6 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
-// anchors returns the fragments that GitHub derives from the headings of a document.
 func anchors(text string) (fragments []string) {
 	// Lines of code that begin with # are not headings.
 	text = regexp.MustCompile("(?sm)^ *```.*?^ *```$").ReplaceAllString(text, "")
@@ -86,7 +84,7 @@ func anchors(text string) (fragments []string) {
 	return fragments
 }
 
-// command matches a call of machinist, at the beginning of a line or of a code span.
+// command matches a call of machinist at the beginning of a line or of a code span.
 var command = regexp.MustCompile("(?m)(?:^(?:\\$ )?(?:bin/)?|`)(?:kubectl )?machinist ([a-z][^`\n|]*)")
 
 func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
@@ -123,10 +121,10 @@ func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// reason matches a code span that consists of the reason of a condition.
+// reason matches a code span that consists of a condition reason.
 var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
 
-// Readers search the pages for the reason of a condition, so the pages must spell it like the API.
+// Readers search the pages for condition reasons, so the pages must spell them like the API.
 func TestReasonsInDocumentsExist(t *testing.T) {
 	all := documents(t)
 	known := all["docs/reference/conditions.md"] + all["docs/reference/api.md"]
@@ -154,7 +152,7 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Readers search the page for a log message, so the page must quote the messages exactly as the processes log them.
+// Readers search the page for log messages, so the page must quote them exactly.
 func TestMessagesInTroubleshootingExist(t *testing.T) {
 	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every test that docs/security.md names must exist, and a row of the threat model must name every test of an attack.
+// Every test that docs/security.md names must exist, and a row of the threat model must name every attack test.
 func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
@@ -39,7 +39,6 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// testsOfRepository returns the names of all test functions, each with the path of a file that contains the function.
 func testsOfRepository(t *testing.T) map[string]string {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

@@ -7,7 +7,6 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// corruptions runs a sweep of corruptions and prints its report. It returns the number of violations.
 func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	only, err := regexp.Compile(s.only)
@@ -28,7 +27,7 @@ func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	return len(report.Failures), nil
 }
 
-// replayCorruption repeats one corruption. The story of the run is printed if the flags request that.
+// replayCorruption repeats one corruption. Flags select whether it prints the story of the run.
 func replayCorruption(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--corrupt needs --scenario")

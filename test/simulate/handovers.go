@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/test/handover"
 )
 
-// handoversAtOnce is the number of runs after which a worker checks again whether the limit is reached.
 const handoversAtOnce = 10
 
 type handoverSettings struct {

@@ -12,38 +12,31 @@ import (
 	"time"
 )
 
-// quickMutants is the number of bugs that CI plants.
 const quickMutants = 8
 
-// hunt contains the settings of a hunt: which bugs are planted, and what is checked for each of them.
 type hunt struct {
-	// match is a pattern for the names of bugs. If every is n, only each n-th matching bug is planted.
-	match string
-	every int
-	// workers is the number of runs that a build with a planted bug executes in parallel.
+	// match is a pattern for the names of bugs. Only every n-th matching bug is planted.
+	match   string
+	every   int
 	workers int
-	// quick selects an even sample of those bugs that many runs find.
+	// quick selects an even sample of the bugs that many runs find.
 	quick bool
-	// kindCloud and exclusive are flags. If kindCloud or exclusive is set, the hunt checks that a bug is found
-	// only in worlds with the dimension that was added for this bug.
+	// kindCloud and exclusive check that a bug is found only in worlds with the dimension that was added for it.
 	kindCloud, exclusive bool
-	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. If together is set,
-	// all bugs are planted in one program for this check, which takes a fraction of the time. In one program, however, one
-	// bug may hide another one.
+	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. together plants
+	// all bugs in one program for this check. This is much faster, but one bug may hide another.
 	baseline baseline
 	together bool
-	// If measure is set, the hunt counts the runs that find each bug.
+	// measure counts the runs that find each bug.
 	measure bool
-	// keep is a folder. If keep is set, the hunt stores the programs there and does not run them.
+	// keep is a folder. If it is set, the hunt stores the programs there and does not run them.
 	keep string
 }
 
-// allMutants returns all bugs that can be planted.
 func allMutants() []mutant {
 	return slices.Concat(controllerMutants(), setMutants(), machineMutants(), dimensionMutants())
 }
 
-// chosen returns the bugs to plant.
 func (h hunt) chosen() ([]mutant, error) {
 	if h.every < 1 {
 		return nil, fmt.Errorf("--every is %d; it must be at least 1", h.every)
@@ -72,8 +65,7 @@ func (h hunt) chosen() ([]mutant, error) {
 	return out, nil
 }
 
-// evenSample returns n items of a list, or all items if the list has fewer. The items come from all parts of the list,
-// and are the same at each call.
+// evenSample returns n items from all parts of a list. The result is the same at each call.
 func evenSample(from []mutant, n int) (out []mutant) {
 	n = min(n, len(from))
 	for i := range n {
@@ -82,16 +74,13 @@ func evenSample(from []mutant, n int) (out []mutant) {
 	return out
 }
 
-// result is what the hunt has found out about one bug.
 type result struct {
-	// text is the violation that revealed the bug, or the number of runs that found the bug.
 	text string
-	// verdict is one word for the result. expected is true if this is the result that the hunt expects.
+	// verdict is a one-word result. expected tells whether the hunt expects this result.
 	verdict  string
 	expected bool
 }
 
-// examine runs the program with a planted bug, and returns the result that the flags of the hunt request.
 func (h hunt) examine(ctx context.Context, b build) (result, error) {
 	s := search{b.mutant, b.binary, h.workers}
 	switch {
@@ -120,8 +109,8 @@ func (h hunt) examine(ctx context.Context, b build) (result, error) {
 	return result{found, "found", true}, err
 }
 
-// tryTogether plants all bugs in one program, and returns an error if runs without the new dimensions find any of these
-// bugs.
+// tryTogether plants all bugs in one program. tryTogether returns an error if runs without the new dimensions find any
+// of them.
 func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) error {
 	if len(chosen) == 0 {
 		return nil
@@ -153,8 +142,8 @@ func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) erro
 	return nil
 }
 
-// run plants each bug in a separate build of this command, and runs the build to find violations. Meanwhile, the
-// program with the next bug is already built. run returns an error if the result for any bug is unexpected.
+// run plants each bug in a separate build of this command, and searches for violations. The program with the next bug
+// is built meanwhile. Any unexpected result is an error.
 func (h hunt) run(ctx context.Context) error {
 	chosen, err := h.chosen()
 	if err != nil {
@@ -216,14 +205,14 @@ func (h hunt) run(ctx context.Context) error {
 }
 
 var (
-	// runPrefix matches the part before the text of a violation, which identifies the run. rulePrefix matches the name of
-	// the broken rule at the beginning of the text.
+	// runPrefix matches the part of a violation that identifies the run. rulePrefix matches the name of the broken rule
+	// at the beginning of the text.
 	runPrefix  = regexp.MustCompile(`^(scenario \S+, seed \d+|prepare scenario \S+): (undisturbed: )?`)
 	rulePrefix = regexp.MustCompile(`^(\w+): `)
 )
 
-// oracleOf returns the name of the check that found a violation. The check is the broken rule, or the condition that
-// the run did not reach. If there is no violation, oracleOf returns "-".
+// oracleOf returns the check that found a violation: the broken rule, or the condition that the run did not reach.
+// Without a violation, the result is "-".
 func oracleOf(violation string) string {
 	text := runPrefix.ReplaceAllString(violation, "")
 	for _, rule := range []struct{ text, name string }{

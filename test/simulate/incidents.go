@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// reportIncidents prints how many of all known incidents the scenarios of this run cover. Tests cover the other
-// incidents.
+// reportIncidents prints how many of the known incidents the scenarios of this run cover. Tests cover the others.
 func reportIncidents(scenarios []simulation.Scenario) {
 	covered, all := 0, incidents.All()
 	for _, incident := range all {

@@ -1,5 +1,5 @@
 // Command simulate runs the controllers many times in a deterministic world. The runs differ in the order of actions,
-// in delays, in crashes and in lost answers. The command exits with 1 if a run breaks a rule, does not converge, or
+// in delays, in crashes and in lost responses. The command exits with 1 if a run breaks a rule, does not converge, or
 // still writes after the world has settled.
 package main
 
@@ -20,27 +20,25 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// amounts contains the numbers of runs of each type. Flags override them.
 type amounts struct {
-	// plans is the number of fault plans. pairs is the number of additional plans with two faults. runs is the number of
-	// random runs for each group.
+	// plans is the number of fault plans. pairs is the number of additional plans with two faults. runs is the number
+	// of random runs for each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is the number of single faults that are tried for each scenario and each of the cloud's semantics. If oneIn
-	// is n, only each n-th combination of a scenario and semantics is run.
+	// faults is the number of single faults for each scenario and each cloud semantics. Only every oneIn-th combination
+	// of scenario and semantics runs.
 	faults, oneIn int
-	// corruptions is the number of corruptions. states is the number of states of each scenario in which corruptions
-	// happen, in addition to the first and the last state.
+	// corruptions is the number of corruptions. They happen in the first and the last state of each scenario, and in
+	// this many other states.
 	corruptions, states int
 }
 
-// full must finish within half an hour on two cores. The amounts in full do not include all 555,000 single faults,
-// because trying all of them would take longer. So full includes an even sample of them, with fewer faults of caches
-// (see Plans.Budget). full also includes an even sample of the 1,790,000 corruptions. A sample that is large enough
+// full must finish within half an hour on two cores. So it takes an even sample of the 555,000 single faults, with
+// fewer faults of caches (see Plans.Budget), and of the 1,790,000 corruptions. A large enough sample of corruptions
 // contains each field of each kind with each way to change it, in several states.
 //
-// quick runs for every change. Its seed comes from the commit, so each commit runs other samples. quick finishes within
-// four minutes on two cores. Each night, full also covers the runs that quick omits.
+// quick runs for every change, within four minutes on two cores. Its seed comes from the commit, so each commit runs
+// other samples. The nightly full run also covers what quick omits.
 var (
 	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
@@ -59,8 +57,8 @@ var (
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 
-// If a cloud has two semantics at once, faultsOfPairs single faults are tried for each scenario. If shareOfPairs is n,
-// each scenario runs under every n-th pair of semantics.
+// faultsOfPairs is the number of single faults for each scenario if a cloud has two semantics. Each scenario runs under
+// every shareOfPairs-th pair of semantics.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2
@@ -94,14 +92,14 @@ func main() {
 		RunE:          func(*cobra.Command, []string) error { return run(s) },
 	}
 	cmd.Flags().BoolVar(&s.full, "full", false,
-		"run many more of everything, including pairs of faults and of semantics: up to an hour on two cores")
+		"run many more of everything, with pairs of faults and of semantics; takes up to an hour on two cores")
 	cmd.Flags().BoolVar(&s.quick, "quick", false,
-		"run less of everything, and a third of the semantics for each scenario, chosen by the seed: for CI, a few minutes")
+		"run less of everything, and a third of the semantics for each scenario; takes a few minutes, for CI")
 	cmd.MarkFlagsMutuallyExclusive("full", "quick")
 	cmd.Flags().IntVar(&s.plans, "plans", -1,
-		"number of fault plans: an even sample of single faults, and pairs when there are no more; -1 for the default")
+		"number of fault plans: first an even sample of single faults, then pairs of faults; -1 for the default")
 	cmd.Flags().IntVar(&s.variants, "variants", 0,
-		"factor for the number of undisturbed runs of each scenario for which plans are created")
+		"multiply the number of undisturbed runs of each scenario, on which plans are based, by this factor")
 	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the default")
 	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "number of parallel runs; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
@@ -148,9 +146,9 @@ func mutantsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&h.match, "match", "", "plant only the bugs whose names match this regular expression")
-	flags.IntVar(&h.every, "every", 1, "plant only one in so many of the selected bugs")
+	flags.IntVar(&h.every, "every", 1, "plant only every n-th of the selected bugs")
 	flags.BoolVar(&h.quick, "quick", false, fmt.Sprintf(
-		"plant only %d of the bugs that many runs find, always the same ones: for CI, a minute or two", quickMutants))
+		"plant only %d of the bugs that many runs find, always the same ones; for CI", quickMutants))
 	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "number of parallel runs of a build; each is single-threaded")
 	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
 		"count how many of %d runs of each kind find each bug", measuredRuns))
@@ -177,7 +175,7 @@ func names() (out []string) {
 
 func run(s settings) error {
 	log.SetLogger(simulation.GlobalLogger())
-	// A higher limit saves garbage collections, because most of the allocated memory is used only during one run.
+	// A higher limit saves garbage collections, because most memory is used only during one run.
 	debug.SetGCPercent(400)
 	scenarios := simulation.Scenarios()
 	if s.scenario != "" {
@@ -301,7 +299,6 @@ func run(s settings) error {
 	return nil
 }
 
-// plans runs a sweep of fault plans and prints its report. It returns the number of violations.
 func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, MoreVariants: s.variants, Seed: s.seed,
@@ -324,7 +321,6 @@ func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	return len(report.Failures), nil
 }
 
-// singleSemantics returns a list of clouds, each of which has exactly one of the semantics.
 func singleSemantics() (all []simulation.Habits) {
 	for _, one := range simulation.AllSemantics() {
 		all = append(all, simulation.Habits{one})
@@ -332,7 +328,6 @@ func singleSemantics() (all []simulation.Habits) {
 	return all
 }
 
-// pairsOfSemantics returns a list of clouds, one for each pair of semantics.
 func pairsOfSemantics() (all []simulation.Habits) {
 	each := simulation.AllSemantics()
 	for i, one := range each {
@@ -343,8 +338,6 @@ func pairsOfSemantics() (all []simulation.Habits) {
 	return all
 }
 
-// semantics runs the scenarios in clouds with different semantics, and prints a report. It returns the number of
-// violations.
 func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep.Scenarios, sweep.Seed, sweep.Workers, sweep.Enough = scenarios, s.seed, s.workers, enough
@@ -357,7 +350,6 @@ func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep,
 	return len(report.Failures), nil
 }
 
-// random runs the scenarios of a group with random faults, and prints a report. It returns the number of violations.
 func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	of := slices.DeleteFunc(slices.Clone(scenarios), func(x simulation.Scenario) bool { return x.Group != group })
@@ -377,7 +369,7 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 	return len(report.Failures), nil
 }
 
-// replay repeats the run of one seed or one plan. The story of the run is printed if the flags request that.
+// replay repeats the run of one seed or one plan. Flags select whether it prints the story of the run.
 func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story, --undisturbed and --plan need --scenario")

@@ -1,18 +1,18 @@
 package main
 
-// withoutCapacityCheck removes a check from the set controller: a set then creates all requested machines, even if its
+// withoutCapacityCheck removes a check from the set controller. A set then creates all requested machines, even if its
 // deployment has no capacity for them (rule set-keeps-surge).
 var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
-// withoutOwnAge changes the orphan collection so that only the provider's clock determines the age of an orphan.
-// If a process has itself known an orphan for this time, then the process has seen the orphan at least twice.
+// withoutOwnAge makes the orphan collection measure the age of orphans only with the provider's clock. A process that
+// has known an orphan for this time has seen it at least twice.
 var withoutOwnAge = &mutant{
 	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
-// controllerMutants returns bugs in the controllers. For each safety rule, there is at least one bug.
+// controllerMutants returns bugs in the controllers, at least one for each safety rule.
 func controllerMutants() []mutant {
 	return []mutant{
 		{
@@ -160,7 +160,7 @@ func controllerMutants() []mutant {
 		{
 			name: "most-instances-are-orphans", file: "internal/health/orphans/plan.go",
 			from: "most[namespace] = n >= minMostOrphaned &&", to: "most[namespace] = n >= 100*minMostOrphaned &&",
-			scenario: "machines-lost", finds: "orphans: .* one of most",
+			scenario: "machines-lost", finds: "orphans: .* most instances are orphans",
 		},
 		{
 			name: "meltdown-ignored", file: "internal/health/healthcheck/max_unhealthy.go",

@@ -1,8 +1,7 @@
 package main
 
-// onlyReady changes the kubelets so that they report only the condition Ready. withoutTaints removes the controller
-// that taints Nodes according to their conditions. With both changes, the simulation is as simple as in earlier
-// versions.
+// onlyReady makes kubelets report only the condition Ready. withoutTaints removes the controller that taints Nodes
+// according to their conditions. Together, they make the simulation as simple as without these dimensions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
@@ -13,8 +12,8 @@ var (
 	simpleNodes = []*mutant{onlyReady, withoutTaints}
 )
 
-// dimensionMutants returns bugs that are only found with one of the newer dimensions of the world: corrupted objects,
-// incidents, or realistic kubelets and a realistic kube-controller-manager.
+// dimensionMutants returns bugs that only newer dimensions of the world reveal: corrupted objects, incidents, or
+// realistic kubelets and a realistic kube-controller-manager.
 func dimensionMutants() []mutant {
 	return []mutant{
 		{
@@ -40,7 +39,7 @@ func dimensionMutants() []mutant {
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
 		},
 		{
-			// A kubelet reports several conditions, and their order may vary.
+			// A kubelet reports several conditions in any order.
 			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
 			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
 			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",

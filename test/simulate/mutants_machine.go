@@ -1,6 +1,5 @@
 package main
 
-// machineMutants returns bugs in the creation and the deletion of single machines.
 func machineMutants() []mutant {
 	return []mutant{
 		{

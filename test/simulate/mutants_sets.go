@@ -1,6 +1,6 @@
 package main
 
-// setMutants returns bugs in the decisions of sets and deployments about a broken machine next to other machines.
+// setMutants returns bugs in how sets and deployments treat a broken machine next to other machines.
 func setMutants() []mutant {
 	return []mutant{
 		{

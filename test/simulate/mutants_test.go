@@ -2,8 +2,7 @@ package main
 
 import "testing"
 
-// TestEveryMutantCanBePlanted checks that the text to replace occurs exactly once in the file of each mutant. Otherwise
-// the bug could not be planted.
+// TestEveryMutantCanBePlanted checks that the text to replace occurs exactly once in the file of each mutant.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../..")
 	names := map[string]bool{}

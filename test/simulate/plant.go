@@ -13,20 +13,18 @@ import (
 	"unicode"
 )
 
-// build is a program with a planted bug. If the build failed, it contains the error.
 type build struct {
 	mutant mutant
 	binary string
-	// simple is a program with the same bug, but in a world that lacks the dimension for which the bug was added. If flags
-	// can remove this dimension, simple is the same program as binary. simple is built only for hunts that check whether
-	// bugs are exclusive.
+	// simple is a program with the bug in a world without the dimension for which the bug was added. The program equals
+	// binary if flags can remove this dimension. Only hunts for exclusive bugs build it.
 	simple string
 	took   time.Duration
 	err    error
 }
 
-// builds builds the programs with the bugs, and sends each one to the returned channel when it is ready. While the
-// receiver uses one program, builds already builds the next one.
+// builds builds the programs and sends each one to the returned channel, and builds the next program while the receiver
+// uses one.
 func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-chan build {
 	out := make(chan build, 1)
 	go func() {
@@ -50,13 +48,11 @@ func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-cha
 	return out
 }
 
-// remove removes the programs.
 func (b build) remove() {
 	os.Remove(b.binary)
 	os.Remove(b.simple)
 }
 
-// changes returns the changes of the source code that plant the bug. The removal of a second defense comes first.
 func (m *mutant) changes() []*mutant {
 	if m.alsoRemoved == nil {
 		return []*mutant{m}
@@ -64,8 +60,6 @@ func (m *mutant) changes() []*mutant {
 	return append(m.alsoRemoved.changes(), m)
 }
 
-// plant returns the changed source files by their absolute names. The returned files contain the bug and the given
-// other changes.
 func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 	planted := map[string]string{}
 	for _, change := range append(m.changes(), others...) {
@@ -90,7 +84,6 @@ func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 	return planted, nil
 }
 
-// quotePattern returns a pattern for a quote from a source file. Line breaks in the quote do not matter.
 func quotePattern(from string) *regexp.Regexp {
 	quote := strings.TrimLeft(from, " \t\n")
 	pattern := strings.Join(strings.FieldsFunc(regexp.QuoteMeta(quote), unicode.IsSpace), `\s+`)
@@ -103,7 +96,6 @@ func quotePattern(from string) *regexp.Regexp {
 	return regexp.MustCompile(pattern)
 }
 
-// build builds this command with the bug and with the given other changes.
 func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) (string, error) {
 	planted, err := m.plant(others...)
 	if err != nil {
@@ -124,7 +116,7 @@ func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) 
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return "", err
 	}
-	// Linking takes most of the time. Omitting the debugging information halves the amount that must be linked.
+	// Linking takes most of the time. Without debugging information, it takes half.
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
 		"./test/simulate").CombinedOutput()
 	if err != nil {

@@ -12,32 +12,25 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// These constants limit a search. If a bug needs a longer search, it is found only by chance.
+// These constants limit a search. A bug that needs a longer search is found only by chance.
 const (
-	// mutantRuns is the number of random runs that search for a mutant. If plans find the mutant, mutantPlans plans are
-	// tried before these runs.
+	// mutantRuns is the number of random runs that search for a mutant. If plans find the mutant, mutantPlans plans run
+	// first.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
-	// planSeeds is the number of consecutive seeds with which the plan of a mutant is tried. The first one is the seed of
-	// the mutant.
-	planSeeds = 8
-	// mutantFaults is the number of faults that are tried for each scenario in the cloud whose semantics reveal a mutant.
-	mutantFaults = 60
-	// mutantCorruptions is the number of corruptions that are tried for each scenario.
+	// planSeeds is the number of consecutive seeds for the plan of a mutant, beginning with the seed of the mutant.
+	planSeeds         = 8
+	mutantFaults      = 60
 	mutantCorruptions = 4_000
-	// measuredRuns is the number of plans, random runs or corruptions from which the hunt measures how many of them find a
-	// bug.
-	measuredRuns = 400
+	measuredRuns      = 400
 )
 
-// search runs a build that contains a bug, and looks for violations.
 type search struct {
 	mutant
 	binary  string
 	workers int
 }
 
-// detect returns the violation that revealed the mutant, or "" if no run revealed it.
 func (s search) detect(ctx context.Context) (string, error) {
 	if s.handovers {
 		return s.firstViolation(ctx, []string{"handovers"})
@@ -65,8 +58,6 @@ func (s search) detect(ctx context.Context) (string, error) {
 		[]string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})...)
 }
 
-// firstViolation tries the given arguments one after another, and returns the violations of the first attempt that
-// finds any.
 func (s search) firstViolation(ctx context.Context, attempts ...[]string) (string, error) {
 	for _, arguments := range attempts {
 		found, err := s.violations(ctx, s.finds, s.inScenario(arguments)...)
@@ -77,7 +68,6 @@ func (s search) firstViolation(ctx context.Context, attempts ...[]string) (strin
 	return "", nil
 }
 
-// inScenario adds a flag for the mutant's scenario to the arguments.
 func (s search) inScenario(arguments []string) []string {
 	if s.scenario != "" {
 		arguments = append(slices.Clone(arguments), "--scenario", s.scenario)
@@ -85,18 +75,16 @@ func (s search) inScenario(arguments []string) []string {
 	return arguments
 }
 
-// withDefaultCloud returns the violations that the default sweep finds in a cloud without semantics.
 func (s search) withDefaultCloud(ctx context.Context) (string, error) {
 	found, err := s.violations(ctx, ".", "--cloud", "none")
 	return strings.Join(found, "; "), err
 }
 
-// baseline is the number of plans, and of random runs for each group, that must not find an exclusive bug without the
-// new dimensions.
+// baseline is the number of plans, and of random runs for each group, that must not find an exclusive bug.
 type baseline struct{ plans, runs int }
 
-// withoutNewDimensions returns the violations that plans and random runs find without the new dimensions: without the
-// scenarios of incidents, without semantics of the cloud, and without corruptions.
+// withoutNewDimensions returns the violations that plans and random runs find without incidents, cloud semantics and
+// corruptions.
 func (s search) withoutNewDimensions(ctx context.Context, amount baseline) (string, error) {
 	var groups []string
 	for _, g := range simulation.Groups() {
@@ -109,7 +97,6 @@ func (s search) withoutNewDimensions(ctx context.Context, amount baseline) (stri
 	return strings.Join(found, "; "), err
 }
 
-// measure returns how many plans, random runs or corruptions find the mutant.
 func (s search) measure(ctx context.Context) (string, error) {
 	n := fmt.Sprint(measuredRuns)
 	kinds := []struct {
@@ -145,8 +132,8 @@ func (s search) measure(ctx context.Context) (string, error) {
 	return strings.Join(out, ", "), nil
 }
 
-// violations runs the build until a violation matches the pattern in until, and returns the matching violations. If
-// this pattern is "^$", all violations are returned.
+// violations runs the build until a violation matches the pattern until, and returns all matching violations. The
+// pattern "^$" returns all violations.
 func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
 	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
 	if !s.handovers && !slices.Contains(arguments, "--cloud") {
@@ -159,7 +146,7 @@ func (s search) violations(ctx context.Context, until string, arguments ...strin
 	wanted := regexp.MustCompile(until)
 	for line := range strings.Lines(string(out)) {
 		text, failed := strings.CutPrefix(line, "FAILED ")
-		if !failed { // The fleet with which a scenario begins did not come up.
+		if !failed { // The initial fleet of the scenario did not become ready.
 			text, failed = strings.CutPrefix(line, "Error: prepare ")
 			text = "prepare " + text
 		}

@@ -22,12 +22,10 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// soakShare is the time for which a worker runs the same scenario before it chooses another one. During this time, it
-// uses the same recorded run. The time must be long, because recording a run takes as long as many of the runs
-// that start from it.
+// soakShare is how long a worker stays with a scenario and its recorded run. Recording takes as long as many of the
+// runs that start from it, so this time must be long.
 const (
-	soakShare = 5 * time.Second
-	// reportEvery is the time between two progress reports of a soak.
+	soakShare   = 5 * time.Second
 	reportEvery = 5 * time.Minute
 )
 
@@ -62,16 +60,14 @@ func soakCommand() *cobra.Command {
 	return cmd
 }
 
-// soaked is a scenario with its results in a soak.
 type soaked struct {
 	*simulation.Prepared
 	runs, plans, violations int
 	spent                   time.Duration
-	// byRuns is true if the scenario has random runs in its current turn, and false if it has plans.
+	// byRuns selects random runs for the current turn. Otherwise, the turn has plans.
 	byRuns bool
 }
 
-// soaker is a running soak.
 type soaker struct {
 	soakSettings
 	began, end time.Time
@@ -138,7 +134,6 @@ func soak(ctx context.Context, s soakSettings) error {
 	return nil
 }
 
-// turn runs one scenario for soakShare. This is the scenario that has had the least time so far.
 func (k *soaker) turn(ctx context.Context) {
 	scenario, seed, habits, runs := k.begin()
 	under := scenario.Under(habits)
@@ -166,8 +161,8 @@ func (k *soaker) turn(ctx context.Context) {
 	}
 }
 
-// begin chooses the scenario of the next turn, a new seed and the semantics of the cloud, and also decides whether the
-// turn has random runs or plans. In about half of the turns, the cloud has no semantics.
+// begin chooses the scenario, seed and cloud semantics of the next turn, and whether it has random runs or plans. In
+// about half of the turns, the cloud has no semantics.
 func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +183,6 @@ func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-// record counts a run. If the run had a violation, record prints and stores it.
 func (k *soaker) record(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +209,7 @@ func (k *soaker) report(last bool) (violations int) {
 	return k.summarize(last)
 }
 
-// summarize prints the total numbers of runs and violations. If last is set, it also prints the numbers of each
+// summarize prints the total numbers of runs and violations. After the last turn, it also prints the numbers of each
 // scenario.
 func (k *soaker) summarize(last bool) (violations int) {
 	runs, plans := 0, 0

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptions returns actions in which an administrator adopts an instance that another tool created. The order of the
-// actions varies. The administrator may try the adoption twice, and may delete the machine.
+// adoptions returns actions in which an administrator adopts an instance of another tool, in varying order. The
+// administrator may try twice, and may delete the machine.
 func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
 	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
@@ -42,7 +42,6 @@ func adoptions(r *rand.Rand) []Action {
 	return actions
 }
 
-// adoptingClass returns an action that creates the class of the adopted instances.
 func adoptingClass() Action {
 	return Action{Name: "create class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "legacy"}}
@@ -53,7 +52,6 @@ func adoptingClass() Action {
 	}}
 }
 
-// bringInstance returns an action that adds an instance without tags. Such an instance was created by another tool.
 func bringInstance(name string) Action {
 	return Action{Name: "add instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.instances = append(w.cloud.instances, &instance{
@@ -69,7 +67,6 @@ func bringInstance(name string) Action {
 
 func idOf(name string) string { return "fake:///" + name }
 
-// adopt returns an action that creates a Machine which adopts an instance.
 func adopt(machine, of string) Action {
 	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -86,14 +83,12 @@ func deleteNamed(machine string) Action {
 	}}
 }
 
-// lateTags is a request to set or remove tags. The cloud has not carried out this request yet.
 type lateTags struct {
 	at    time.Time
 	req   provider.AdoptRequest
 	retag *retag // nil if the tags are set
 }
 
-// elapseTagging carries out the tag requests that are due.
 func (c *Cloud) elapseTagging(w *World, now time.Time) {
 	late := c.tagging
 	c.tagging = nil
@@ -160,7 +155,6 @@ func providerIDOf(node *corev1.Node) string {
 	return node.Spec.ProviderID
 }
 
-// adopters returns the number of machines that were not created by a set.
 func adopters(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if metav1.GetControllerOfNoCopy(o) == nil {
@@ -170,9 +164,8 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand returns all given machines, except machines that must not have an instance, because their instance
-// belongs to another machine or no longer exists. If such an exception is not as expected, byHand reports what is
-// missing. untagged is the number of instances without a machine.
+// byHand returns the given machines, except those that must not have an instance: it belongs to another machine, or no
+// longer exists. byHand reports unexpected exceptions. untagged is the number of instances without a machine.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {

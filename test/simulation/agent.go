@@ -15,30 +15,23 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// This file simulates agents that run on nodes. An agent updates the software of its node to the requested version. An
-// update takes some time and occasionally fails. The cloud does not know about this update. Only machines of class
-// agentClass have agents.
+// This file simulates agents on nodes. An agent updates the software of its node to the requested version. An update
+// takes some time and sometimes fails. The cloud does not know about it. Only machines of agentClass have agents.
 
 const (
-	// agentClass is the name of the class whose machines have agents. The kubelets of these machines start with
-	// firstVersion.
+	// agentClass is the class of machines with agents. Their kubelets start with firstVersion.
 	agentClass   = "with-agent"
 	firstVersion = "v1.36.3"
-	// mostFailures is the maximum total number of failed updates by agents in one run.
 	mostFailures = 2
 )
 
-// agent is the state of an agent on one instance.
 type agent struct {
-	// kubelet is the version of the kubelet that is running now.
 	kubelet string
-	// working is the version to which the agent is currently updating the node, or "". answer is the result of the
-	// last update, and worked is the version of this update. answer is empty after the agent has reported the
-	// result.
+	// working is the version of an update in progress, or "". answer is the unreported result of the last update, and
+	// worked its version.
 	working, worked, answer string
 }
 
-// updates returns actions that change the version of machines with agents several times, and other actions in between.
 func updates(r *rand.Rand) []Action {
 	var actions []Action
 	for range 1 + r.IntN(3) {
@@ -55,8 +48,8 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// thenUpdate returns actions that change the version twice. The second change happens while agents still install
-// the first version, or directly after an agent has reported its result.
+// thenUpdate returns actions that change the version twice. The second change happens while agents still install the
+// first version, or right after an agent has reported its result.
 func thenUpdate(version string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		next := upgrade(version)
@@ -73,7 +66,6 @@ func thenUpdate(version string) func(*rand.Rand) []Action {
 	}
 }
 
-// anyNodeHas reports whether any Node has the annotation.
 func (w *World) anyNodeHas(key string) bool {
 	return slices.ContainsFunc(w.target.Snapshot(nodeKind), func(o client.Object) bool {
 		_, has := o.GetAnnotations()[key]
@@ -81,15 +73,12 @@ func (w *World) anyNodeHas(key string) bool {
 	})
 }
 
-// settledWith reports whether the kubelets of all agents have the given version, and no agent still has to report a
-// result.
 func (w *World) settledWith(version string) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool {
 		return in.kubelet != version || in.answer != ""
 	})
 }
 
-// agents returns what the agents may do next, and what administrators may do after an update has failed.
 func (w *World) agents() (out []choice) {
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
@@ -123,8 +112,8 @@ func (w *World) agents() (out []choice) {
 	return out
 }
 
-// finishUpdate completes the update by an agent. The kubelet of the node restarts. The agent may report its result
-// before the kubelet is Ready again, or after that.
+// finishUpdate completes an agent's update and restarts the kubelet. The agent may report its result before or after
+// the kubelet is Ready again.
 func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
@@ -138,8 +127,8 @@ func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
-// answer writes the agent's result. If another version was requested during the update, the agent reports no result. A
-// test operation in the patch checks this.
+// answer writes the agent's result. A test operation in the patch prevents this if another version was requested during
+// the update.
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
@@ -153,7 +142,7 @@ func (w *World) answer(in *instance, node *corev1.Node) error {
 	return w.target.Client("agent").Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// tryAgain removes an annotation from a Node after the update by its agent has failed. The agent then tries again.
+// tryAgain removes an annotation from a Node after a failed update, so that the agent tries again.
 func (w *World) tryAgain(node *corev1.Node) error {
 	w.disturbed = w.clock.at
 	changed := node.DeepCopy()
@@ -163,7 +152,6 @@ func (w *World) tryAgain(node *corev1.Node) error {
 	return w.hand(w.target).Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// kubeletOf returns the kubelet version on a Node.
 func (w *World) kubeletOf(node *corev1.Node) string {
 	if in := w.cloud.byID(node.Spec.ProviderID); in != nil && in.kubelet != "" {
 		return in.kubelet
@@ -174,8 +162,8 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 	return firstVersion
 }
 
-// mayCallUpToDate checks a rule: a machine with an agent is up to date only if its kubelet has the requested version
-// and no update is in progress.
+// mayCallUpToDate checks that a machine with an agent is up to date only if its kubelet has the requested version and
+// no update is in progress.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil ||
 		m.Status.Applied.Version != m.Spec.Version {
@@ -193,8 +181,8 @@ func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// wrongVersion returns the version of a machine if it differs from the requested version. Otherwise it returns "". If
-// the machine has an agent, this is the version of the kubelet. Otherwise it is the version of the instance.
+// wrongVersion returns the version of a machine if it is not the requested one, or "". With an agent, the version is
+// that of the kubelet, and otherwise that of the instance.
 func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	in := w.cloud.byID(m.Spec.ProviderID)
 	switch {
@@ -208,7 +196,6 @@ func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	return otherThan(in.kubelet, m.Spec.Version)
 }
 
-// otherThan returns the actual version if it differs from the wanted version. Otherwise it returns "".
 func otherThan(is, wanted string) string {
 	if is == wanted {
 		return ""

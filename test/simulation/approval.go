@@ -24,20 +24,18 @@ import (
 )
 
 // This file simulates the certificates of kubelets. If the Approval controller runs, an instance with a bootstrap token
-// can register only after its certificate is approved. After that, it requests a second certificate for serving.
+// can register only with an approved certificate. Then it requests a certificate for serving.
 
 var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 
-// requester describes who has really sent a certificate request.
+// requester tells who has really sent a certificate request.
 type requester struct {
-	// machine is the UID of the machine whose kubelet requests its own certificate. For all other requesters,
-	// machine is empty.
+	// machine is the UID of the machine whose kubelet requests its own certificate. Other requesters have no machine.
 	machine uid
-	// joins is true if the kubelet uses its bootstrap token for the request.
+	// joins means that the kubelet uses its bootstrap token for the request.
 	joins bool
 }
 
-// identity describes the identity in a certificate request.
 type identity struct {
 	user   string
 	groups []string
@@ -63,8 +61,7 @@ func servingIdentity(in *instance) identity {
 	return i
 }
 
-// request creates a CertificateSigningRequest. The key of the request is derived from the identity, because its value
-// does not matter.
+// request creates a CertificateSigningRequest. The key depends only on the identity, because its value does not matter.
 func (i identity) request(name string) (*certificatesv1.CertificateSigningRequest, error) {
 	seed := sha256.Sum256([]byte(i.user + i.node))
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" +
@@ -86,7 +83,6 @@ func (i identity) request(name string) (*certificatesv1.CertificateSigningReques
 	return csr, nil
 }
 
-// requestCertificate sends a certificate request for the kubelet on an instance.
 func (w *World) requestCertificate(in *instance, name string, i identity, joins bool) error {
 	csr, err := i.request(name)
 	if err != nil {
@@ -96,7 +92,6 @@ func (w *World) requestCertificate(in *instance, name string, i identity, joins 
 	return w.target.Client("kubelet").Create(context.Background(), csr)
 }
 
-// hasRequested reports whether a certificate request with the given name was sent.
 func (w *World) hasRequested(name string) bool {
 	_, asked := w.safety.requests[name]
 	return asked
@@ -108,13 +103,11 @@ func (in *instance) serveName() string {
 	return "serve-" + strings.TrimPrefix(in.ProviderID, "fake:///")
 }
 
-// needsJoinCertificate reports whether an instance needs a certificate before it can register.
 func (w *World) needsJoinCertificate(in *instance) bool {
 	return w.safety.optionalReconcilers.has(Approval) && strings.HasPrefix(in.bootstrapToken, "token=")
 }
 
-// mayRegister reports whether an instance may register: with its token, or with the certificate that it has received
-// for the token.
+// mayRegister reports whether an instance may register with its token, or with the certificate for the token.
 func (w *World) mayRegister(in *instance) bool {
 	if !w.needsJoinCertificate(in) {
 		return w.tokenGood(in)
@@ -132,7 +125,6 @@ func (w *World) requestNamed(name string) *certificatesv1.CertificateSigningRequ
 	return nil
 }
 
-// signing returns the certificate requests that kubelets may send next.
 func (w *World) signing() (out []choice) {
 	if !w.safety.optionalReconcilers.has(Approval) || w.safety.targetUnreachable() {
 		return nil
@@ -165,7 +157,7 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 	return false
 }
 
-// forge returns an action that requests a certificate in the name of an existing machine, like an attacker. This
+// forge returns an action of an attacker that requests a certificate in the name of an existing machine. This
 // certificate must not be approved.
 func forge(how, i int) Action {
 	ways := []string{"with a token of no machine", "with another machine's name", "as one node for another",
@@ -219,8 +211,6 @@ func forge(how, i int) Action {
 	}}
 }
 
-// deleteJoining returns an action that deletes a machine while its kubelet waits for the certificate with which it
-// joins.
 func deleteJoining() Action {
 	joiningMachine := func(w *World) *v1beta1.Machine {
 		for _, in := range w.cloud.instances {
@@ -246,7 +236,6 @@ func deleteJoining() Action {
 	}
 }
 
-// removeForgedToken returns an action that deletes the bootstrap token that forge has created.
 func removeForgedToken() Action {
 	return Action{Name: "remove the forged token", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}}
@@ -254,7 +243,6 @@ func removeForgedToken() Action {
 	}}
 }
 
-// certificatesMissing returns the certificates that machines have requested but not received.
 func (w *World) certificatesMissing() (missing []string) {
 	if !w.safety.optionalReconcilers.has(Approval) {
 		return nil
@@ -272,7 +260,6 @@ func (w *World) certificatesMissing() (missing []string) {
 	return missing
 }
 
-// forgeries returns actions that forge certificate requests while machines join.
 func forgeries(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(4) {

@@ -19,32 +19,26 @@ import (
 // Autoscaler is the name of the actor for writes by the autoscaler.
 const Autoscaler = "autoscaler"
 
-// minSize and maxSize are the minimum and maximum size of a node group that never becomes empty. Other node groups have
-// the minimum size 0.
+// minSize and maxSize are the bounds of a node group that never becomes empty. Other groups have the minimum size 0.
 const minSize, maxSize = 1, 6
 
-// autoscaler imitates each request that cluster-autoscaler sends with its clusterapi provider. autoscaler makes
-// decisions from its own caches. The caches are late independently of each other. However, it reads sizes and
-// delete marks without a cache. Any other action may happen between two of its requests. All methods accept a nil
-// receiver, which means that the world has no autoscaler.
+// autoscaler imitates each request that cluster-autoscaler sends with its clusterapi provider. The autoscaler decides
+// from its own caches, each with its own lag, but reads sizes and delete marks without a cache. Any other action may
+// happen between two requests. All methods accept a nil receiver, which stands for a world without an autoscaler.
 type autoscaler struct {
 	world           *World
 	control, target *cache
-	// laziness gives the caches of some kinds more lag than other caches.
-	laziness map[string]int
+	laziness        map[string]int
 	// left is the number of decisions that the autoscaler will still make. due is the time of its next action.
 	left int
 	due  time.Time
-	// call is the current call. It is nil between two decisions.
 	call *call
 
 	ledger   ledger
 	capacity capacityLedger
-	// smallest is the minimum size of the node group.
 	smallest int
 }
 
-// newAutoscaler returns an autoscaler that will make the given number of decisions.
 func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
 	a := &autoscaler{world: w, left: decisions, due: w.clock.at, laziness: map[string]int{}}
 	if err := a.connect(); err != nil {
@@ -80,7 +74,6 @@ func (a *autoscaler) connect() error {
 
 func (a *autoscaler) views() []*view { return slices.Concat(a.control.views, a.target.views) }
 
-// clone copies the autoscaler into another world.
 func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	if a == nil {
 		return nil, nil
@@ -102,7 +95,6 @@ func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	return f, nil
 }
 
-// possible appends the actions that the autoscaler may take next.
 func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 	if a == nil {
 		return out, late
@@ -126,7 +118,6 @@ func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 
 func (a *autoscaler) done() bool { return a.left == 0 && a.call == nil }
 
-// next returns the time of the autoscaler's next action.
 func (a *autoscaler) next() (time.Time, bool) {
 	if a == nil || a.done() {
 		return time.Time{}, false
@@ -134,9 +125,8 @@ func (a *autoscaler) next() (time.Time, bool) {
 	return a.due, a.due.After(a.world.clock.at)
 }
 
-// showNext adds the next change of a kind to the autoscaler's cache, and checks that each MachineDeployment and
-// MachineSet has the field replicas. If this field is missing anywhere, the autoscaler stops managing all its node
-// groups.
+// showNext adds the next change of a kind to the cache, and requires the field replicas in each MachineDeployment and
+// MachineSet. Without this field, the autoscaler stops managing all its node groups.
 func (a *autoscaler) showNext(v *view) error {
 	c := v.backlog[0]
 	a.logf("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
@@ -161,7 +151,6 @@ func (a *autoscaler) logf(format string, args ...any) {
 	}
 }
 
-// act sends the next request of the current call. If there is no call, it makes a decision.
 func (a *autoscaler) act() error {
 	w := a.world
 	w.disturbed = w.clock.at
@@ -188,7 +177,6 @@ func (a *autoscaler) act() error {
 	return nil
 }
 
-// pause chooses the time until the next request or decision.
 func (a *autoscaler) pause() time.Duration {
 	r := a.world.random
 	longest := []time.Duration{0, 0, time.Second, 10 * time.Second}
@@ -201,7 +189,6 @@ func (a *autoscaler) pause() time.Duration {
 	return 0
 }
 
-// crash drops the call in progress. After the crash, the caches are filled from new lists.
 func (a *autoscaler) crash() error {
 	a.logf("crashes")
 	a.call = nil
@@ -223,7 +210,6 @@ func (a *autoscaler) randomRefusal() error {
 
 func (a *autoscaler) client() client.Client { return a.world.control.Client(Autoscaler) }
 
-// missing returns the expected changes that the autoscaler still waits for.
 func (a *autoscaler) missing() []string {
 	if a == nil {
 		return nil
@@ -235,7 +221,6 @@ func (a *autoscaler) missing() []string {
 	return missing
 }
 
-// check is called for each write. After that, the oracle checks the same write.
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())
@@ -243,7 +228,6 @@ func (a *autoscaler) check(c apiserver.Change) {
 	}
 }
 
-// nodeGroup returns a change that makes a deployment a node group with the given minimum size.
 func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Annotations = map[string]string{
@@ -252,8 +236,7 @@ func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// autoscaled returns actions that start an autoscaler, which changes the size of a fleet several times. Meanwhile,
-// instances vanish.
+// autoscaled starts an autoscaler that changes the size of a fleet several times, while instances vanish.
 func autoscaled(r *rand.Rand) []Action {
 	decisions := 3 + r.IntN(5)
 	actions := []Action{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
@@ -263,7 +246,7 @@ func autoscaled(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscaledRoll also contains a rollout of the fleet. In some runs, the rollout is reverted.
+// autoscaledRoll is autoscaled with a rollout of the fleet, which some runs revert.
 func autoscaledRoll(r *rand.Rand) []Action {
 	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
@@ -274,7 +257,6 @@ func autoscaledRoll(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscale starts an autoscaler.
 func autoscale(decisions int) Action {
 	return Action{Name: "start an autoscaler", Do: func(_ context.Context, w *World, _ client.Client) (err error) {
 		w.autoscaler, err = newAutoscaler(w, decisions)
@@ -282,15 +264,13 @@ func autoscale(decisions int) Action {
 	}}
 }
 
-// onceDecisionsLeft delays an action until the autoscaler will make at most n more decisions.
 func (d Action) onceDecisionsLeft(n int) Action {
 	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
 	return d
 }
 
-// loseInstance returns an action that removes an instance with a Node. The Node may not be Ready yet. The instance must
-// have a Node. Otherwise its absence would only be noticed at the end of the join timeout, which is longer than the
-// patience of a run.
+// loseInstance returns an action that removes an instance with a Node, which need not be Ready. Without a Node, only
+// the join timeout would reveal the loss, and it exceeds the patience of a run.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })

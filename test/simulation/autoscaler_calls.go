@@ -12,25 +12,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// call is one call to the cloud provider interface of the autoscaler. It sends one request after another.
+// call is one call to the autoscaler's cloud provider interface and sends one request after another.
 type call struct {
-	// next is the function that sends the next request. This function sets the field next again if there is a further
-	// request.
-	next func(*autoscaler) error
-	// If the call names no machines, delta is the requested change of the size.
-	delta int
-	// victims are the machines to delete. Finished ones are removed.
+	// next sends the next request and sets the field next again if another request follows.
+	next    func(*autoscaler) error
+	delta   int
 	victims []client.ObjectKey
-	// size is the size in the last request that read or wrote the size.
-	size int
-	// machine is the first victim, as the autoscaler has read it.
+	size    int
 	machine *v1beta1.Machine
-	// failure is set while the autoscaler removes the mark after a scale-down has failed. The value is the reason why the
-	// scale-down has failed.
+	// failure is why a scale-down has failed, while the autoscaler removes the mark again.
 	failure error
 }
 
-// instanceState is the state of a machine as the autoscaler sees it.
 type instanceState int
 
 const (
@@ -52,7 +45,6 @@ func instanceStateOf(m *v1beta1.Machine) instanceState {
 	return pending
 }
 
-// decide chooses the next call based on the caches.
 func (a *autoscaler) decide() *call {
 	r := a.world.random
 	if a.ignoresGroup() {
@@ -74,11 +66,9 @@ func (a *autoscaler) decide() *call {
 	return c
 }
 
-// scaleDownDisabled is an annotation of a Node. With this annotation, the autoscaler does not delete the Node.
+// scaleDownDisabled is a Node annotation that keeps the autoscaler from deleting the Node.
 const scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
-// chooseVictims chooses n machines to delete. If there are machines that will never become Nodes, chooseVictims chooses
-// from these, and otherwise from the machines with Nodes.
 func (a *autoscaler) chooseVictims(n int) (found []client.ObjectKey) {
 	byID := map[string]client.ObjectKey{}
 	var hopeless []client.ObjectKey
@@ -109,7 +99,6 @@ func (a *autoscaler) chooseVictims(n int) (found []client.ObjectKey) {
 	return found
 }
 
-// machines returns the machines of the deployment that the cache contains.
 func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 	v, err := a.control.viewOf(&v1beta1.Machine{})
 	if err != nil {
@@ -125,7 +114,6 @@ func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 
 var groupKey = types.NamespacedName{Namespace: namespace, Name: deployment}
 
-// readSize reads the size of the deployment and chooses the next request.
 func (a *autoscaler) readSize() error {
 	d, scale := &v1beta1.MachineDeployment{}, &autoscalingv1.Scale{}
 	d.Namespace, d.Name = groupKey.Namespace, groupKey.Name
@@ -157,8 +145,8 @@ func (a *autoscaler) readSize() error {
 	return nil
 }
 
-// checkNextVictim checks whether the next machine may be deleted. If the machine is already being deleted, the
-// autoscaler does not lower the size for this machine.
+// checkNextVictim checks whether the next machine may be deleted. The size is not lowered for a machine that is already
+// being deleted.
 func (a *autoscaler) checkNextVictim() error {
 	c := a.call
 	for ; len(c.victims) > 0; c.victims = c.victims[1:] {
@@ -178,7 +166,6 @@ func (a *autoscaler) checkNextVictim() error {
 	return nil
 }
 
-// inGroup checks that a machine belongs to the deployment.
 func (a *autoscaler) inGroup(m *v1beta1.Machine) error {
 	set, d := &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}
 	if err := a.ownerOf(m, set); err != nil {
@@ -203,8 +190,8 @@ func (a *autoscaler) readVictim() error {
 	return a.client().Get(context.Background(), c.victims[0], c.machine)
 }
 
-// markVictim sets the delete mark on the machine that was read before. If the machine has changed since it was read,
-// the whole call fails.
+// markVictim sets the delete mark on the machine that was read before. If the machine has changed since, the whole call
+// fails.
 func (a *autoscaler) markVictim() error {
 	c := a.call
 	m := c.machine.DeepCopy()
@@ -229,7 +216,6 @@ func (a *autoscaler) put(m *v1beta1.Machine) error {
 	return a.client().Update(context.Background(), m)
 }
 
-// writeSize writes the sum of the last size that was read and the requested change.
 func (a *autoscaler) writeSize() error {
 	c := a.call
 	size := c.size + c.delta
@@ -263,7 +249,7 @@ func (a *autoscaler) writeSize() error {
 	return a.checkNextVictim()
 }
 
-// readToUnmark and unmark remove the delete mark after a scale-down has failed.
+// readToUnmark and unmark remove the delete mark after a failed scale-down.
 func (a *autoscaler) readToUnmark() error {
 	a.call.next = (*autoscaler).unmark
 	return a.client().Get(context.Background(), a.call.victims[0], a.call.machine)
@@ -278,7 +264,6 @@ func (a *autoscaler) unmark() error {
 	return a.call.failure
 }
 
-// victim returns the machine with the delete mark for which the autoscaler is about to lower the size.
 func (a *autoscaler) victim() client.ObjectKey {
 	if a.call == nil || len(a.call.victims) == 0 {
 		return client.ObjectKey{}

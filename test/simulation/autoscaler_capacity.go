@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// ignoresGroup reports whether the autoscaler ignores the deployment. The autoscaler ignores a deployment that is empty
-// if its annotations do not contain the capacity of a Node.
+// ignoresGroup reports whether the autoscaler ignores the deployment, because it is empty and its annotations lack the
+// capacity of a Node.
 func (a *autoscaler) ignoresGroup() bool {
 	d := &v1beta1.MachineDeployment{}
 	if err := a.control.Get(context.Background(), groupKey, d); err != nil {
@@ -27,8 +27,7 @@ func (a *autoscaler) ignoresGroup() bool {
 
 // capacityLedger checks the annotations with the Node capacity that the manager writes to an empty deployment.
 type capacityLedger struct {
-	world *World
-	// setByPerson contains the annotations that an administrator was the last to write.
+	world       *World
 	setByPerson map[string]string
 }
 
@@ -40,7 +39,6 @@ func (l *capacityLedger) clone(w *World) capacityLedger {
 	return capacityLedger{w, maps.Clone(l.setByPerson)}
 }
 
-// capacityOf returns the annotations of an object that contain the capacity.
 func capacityOf(o client.Object) map[string]string {
 	capacity := map[string]string{}
 	for key, value := range o.GetAnnotations() {
@@ -51,7 +49,7 @@ func capacityOf(o client.Object) map[string]string {
 	return capacity
 }
 
-// check records the annotations that administrators write, and checks that the manager does not change these.
+// check records the annotations of administrators, and checks that the manager leaves them alone.
 func (l *capacityLedger) check(c apiserver.Change) {
 	after, ok := c.New.(*v1beta1.MachineDeployment)
 	if !ok || c.Old == nil {
@@ -78,7 +76,6 @@ func (l *capacityLedger) check(c apiserver.Change) {
 	}
 }
 
-// missing returns the annotations that do not match the capacity of the deployment's class.
 func (l *capacityLedger) missing() (missing []string) {
 	if !l.world.safety.optionalReconcilers.has(NodeGroups) {
 		return nil
@@ -102,8 +99,8 @@ func (l *capacityLedger) missing() (missing []string) {
 	return missing
 }
 
-// autoscaledFromZero returns actions on an empty fleet. An autoscaler fills and empties the fleet, and administrators
-// meanwhile roll it and write its capacity annotations.
+// autoscaledFromZero starts with an empty fleet. An autoscaler fills and empties it, while administrators roll it out
+// and write its capacity annotations.
 func autoscaledFromZero(r *rand.Rand) []Action {
 	decisions := 4 + r.IntN(6)
 	actions := []Action{autoscale(decisions)}
@@ -122,8 +119,8 @@ func autoscaledFromZero(r *rand.Rand) []Action {
 	return actions
 }
 
-// stateCPUs returns an action that sets or removes the CPU annotation of the deployment. It does not matter who wrote
-// the annotation before.
+// stateCPUs returns an action that sets or removes the CPU annotation of the deployment, even if another client wrote
+// it.
 func stateCPUs(cpus string) Action {
 	return edit(fmt.Sprintf("state %q CPUs", cpus), func(d *v1beta1.MachineDeployment) {
 		if cpus == "" {

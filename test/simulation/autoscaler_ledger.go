@@ -18,23 +18,19 @@ import (
 )
 
 // ledger checks that the manager carries out the requests of the autoscaler. The manager may delete an available
-// machine only if the machine has the delete mark, or if a rollout replaces it. If the size is lowered by more than the
-// number of marked machines, the manager may choose the remaining victims. The field free counts these victims.
+// machine only if it has the delete mark, or if a rollout replaces it. If the size is lowered by more than the number
+// of marked machines, the manager may choose the other victims. The field free counts them.
 type ledger struct {
 	world *World
-	// due are the marked machines for which the size was lowered, so each must be deleted. excused are those that need not
-	// be deleted any more: the size was raised again, or another machine was deleted instead that was marked, unavailable
-	// or of an old revision.
+	// due are the marked machines for which the size was lowered. Each must be deleted. excused are those that may
+	// stay, because the size was raised again, or because another machine was deleted instead.
 	due     map[uid]int64 // revision at which the size was lowered
 	excused map[uid]bool
 	// free is the number of machines by which the size was lowered without naming a machine.
-	free int
-	// templates contains the classes of the deployment, in the order in which users set them.
-	templates []template
-	// lastLowering is the manager's last write that lowered the replicas of each set.
+	free         int
+	templates    []template
 	lastLowering map[uid]lowering
-	// deleters contains the actor that deleted each machine.
-	deleters map[uid]string
+	deleters     map[uid]string
 }
 
 type template struct {
@@ -42,10 +38,10 @@ type template struct {
 	class    string
 }
 
-// lowering is a write that lowers the replicas of a set. known is the revision of the deployment that the writer knew.
-// Before the set chooses victims, it must have seen all changes of its machines up to the revision in the field
-// machines. This is the revision of the last change of the deployment, or the revision up to which the writer knew the
-// machines (rule victims-from-fresh-view).
+// lowering is a write that lowers the replicas of a set. known is the deployment's revision that the writer knew.
+// Before the set chooses victims, it must have seen all machine changes up to the revision machines (rule
+// victims-from-fresh-view). This is the last change of the deployment, or the state of the machines that the writer
+// knew.
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
@@ -66,7 +62,6 @@ func (l *ledger) clone(w *World) ledger {
 	return f
 }
 
-// check checks a write before the oracle records it. victim is the machine that the autoscaler is going to delete.
 func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	l.resetFree()
 	switch o := c.New.(type) {
@@ -97,7 +92,6 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	}
 }
 
-// noteResize records a change of the deployment's size or class.
 func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDeployment, victim client.ObjectKey) {
 	if class := after.Spec.Template.Spec.ClassRef.Name; class != l.templates[len(l.templates)-1].class {
 		l.templates = append(l.templates, template{c.Revision, class})
@@ -115,14 +109,13 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
 		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
-			// The manager has not acted on the previous, higher size yet. So it does not need to delete this machine.
+			// The manager has not acted on the higher size yet, so the machine may stay.
 			l.excused[m.UID] = true
 		}
 	}
 	l.free += down
 }
 
-// namedMachines returns the marked machines for which the size was not lowered yet. The victim comes first.
 func (l *ledger) namedMachines(victim client.ObjectKey) (found []*v1beta1.Machine) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
@@ -143,7 +136,6 @@ func marked(m *v1beta1.Machine) bool {
 	return ok
 }
 
-// live returns the number of machines that are not being deleted.
 func (l *ledger) live() (n int) {
 	for _, m := range l.world.oracle.machines {
 		if m.DeletionTimestamp.IsZero() {
@@ -153,7 +145,6 @@ func (l *ledger) live() (n int) {
 	return n
 }
 
-// notExcused returns the number of machines that must be deleted and are not being deleted yet.
 func (l *ledger) notExcused() (n int) {
 	for id := range l.due {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
@@ -163,7 +154,6 @@ func (l *ledger) notExcused() (n int) {
 	return n
 }
 
-// excuseOne adds one due machine to the excused machines.
 func (l *ledger) excuseOne() {
 	for _, id := range slices.Sorted(maps.Keys(l.due)) {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
@@ -173,8 +163,8 @@ func (l *ledger) excuseOne() {
 	}
 }
 
-// sizedFor returns the number of replicas for which the manager last computed the sizes of the sets. The newest set
-// records this number. An older set still has the number from the time when it was the newest set.
+// sizedFor returns the replicas for which the manager last computed the sizes of the sets. The newest set records this
+// number.
 func (l *ledger) sizedFor() (n int, known bool) {
 	newest := int64(-1)
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
@@ -187,7 +177,6 @@ func (l *ledger) sizedFor() (n int, known bool) {
 	return n, known
 }
 
-// checkDeletion checks the deletion of a machine by the manager.
 func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	o := &l.world.oracle
 	owner := metav1.GetControllerOfNoCopy(m)
@@ -200,8 +189,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		case !due || l.excused[m.UID]:
 			l.excuseOne()
 		case instructed.known < lowered:
-			// The manager deleted this machine for another reason, before it knew the new size. So the manager
-			// must delete another machine for the new size.
+			// The manager deleted this machine for another reason, before it knew the new size. So it must delete
+			// another machine for the new size.
 			l.free++
 		}
 		return
@@ -210,22 +199,22 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	if isAvailable {
 		l.checkOrder(m, owner.UID, instructed.machines)
 	}
-	// The manager chose the victim with the knowledge that it had when it lowered the set. The machine may have become
-	// available since then.
+	// The manager chose the victim with what it knew when it lowered the set. The machine may have become available
+	// since then.
 	then := versionAt(o.history[m.UID], instructed.machines)
 	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
 	case l.replaced(m, instructed.known):
-		l.excuseOne() // the rollout made room
+		l.excuseOne() // The rollout made room.
 	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
-		l.excuseOne() // deleted instead of a due machine
+		l.excuseOne() // This machine was deleted instead of a due machine.
 	case o.live(owner.UID) > l.smallestSize(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
-		l.excuseOne() // an unavailable machine may always be deleted instead
+		l.excuseOne() // An unavailable machine may always be deleted instead.
 	default:
 		o.breach("autoscaler",
 			"the manager deleted machine %s of set %s, which is available, of the wanted revision and not marked", m.Name,
@@ -233,8 +222,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is outdated. A machine is outdated if its class differs from the class in a
-// template of the deployment that was current at the revision since, or later.
+// replaced reports whether the machine is outdated: its class differs from a class that the deployment had at the
+// revision since or later.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
@@ -244,7 +233,6 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	return false
 }
 
-// size returns the number of replicas of the deployment that controls a set.
 func (l *ledger) size(set uid) int {
 	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Controller]; d != nil {
 		return d.Last().Replicas
@@ -252,9 +240,9 @@ func (l *ledger) size(set uid) int {
 	return 0
 }
 
-// smallestSize returns the smallest size that the deployment of a set has had since a revision. A set of the current
-// revision deletes all machines beyond this size, even if older sets still have machines, because the named machine may
-// have been in an older set.
+// smallestSize returns the smallest size of a set's deployment since a revision. A set of the current revision deletes
+// all machines beyond this size, even if older sets still have machines. The named machine may have been in an older
+// set.
 func (l *ledger) smallestSize(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
@@ -268,7 +256,6 @@ func (l *ledger) smallestSize(set uid, since int64) int {
 	return n
 }
 
-// specifiedAt returns the revision of the last change of a set's deployment that was known at a given revision.
 func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	o := &l.world.oracle
 	if d := o.deployments[o.sets[set].Controller]; d != nil {
@@ -281,8 +268,8 @@ func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	return revision
 }
 
-// checkOrder checks the deletion of an available machine. The set must first delete its machines that have the delete
-// mark or were never launched. A machine counts only if it was already in this state at the given revision.
+// checkOrder checks the deletion of an available machine. The set must first delete machines that had the delete mark
+// or were never launched at the given revision.
 func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
@@ -313,7 +300,6 @@ func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	}
 }
 
-// versionAt returns the version that was current at a revision, or nil if the object did not exist then.
 func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	for _, v := range slices.Backward(versions) {
 		if v.revision <= revision {
@@ -323,7 +309,6 @@ func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	return nil
 }
 
-// resetFree sets free to 0 after the fleet has reached the requested size and the manager knows this size.
 func (l *ledger) resetFree() {
 	w, live, instructed := l.world, 0, 0
 	if l.free == 0 || len(w.frames) > 0 {
@@ -348,7 +333,6 @@ func (l *ledger) resetFree() {
 	}
 }
 
-// missing returns the requests of the autoscaler that were not carried out.
 func (l *ledger) missing() (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]

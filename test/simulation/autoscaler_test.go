@@ -10,11 +10,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestAutoscalerLosesNoMachine runs an autoscaler, which marks machines and lowers the size at any time, even during
-// rollouts. An available machine of the current revision must not be deleted unless it is marked. The machines that the
-// autoscaler names must be deleted. An empty deployment must grow again, according to the capacity in the annotations
-// of the manager or of administrators. Many more seeds, beginning with the same ones, are run by the command go run
-// ./test/simulate --group autoscaling.
+// TestAutoscalerLosesNoMachine runs an autoscaler that marks machines and lowers the size at any time, even during
+// rollouts. Available machines of the current revision must not be deleted unless they are marked, and marked machines
+// must be deleted. An empty deployment must grow again according to the capacity in its annotations. go run
+// ./test/simulate --group autoscaling runs many more seeds.
 //
 // Rules: deletion-order-of-machines, victims-from-fresh-view, surge-and-unavailable-kept,
 // scale-during-rollout-in-proportion, capacity-of-empty-node-groups, capacity-annotations-of-people-stay.

@@ -24,13 +24,11 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// cache is the knowledge of one process about one cluster. cache has a view for each kind, and each view has its own
-// lag.
+// cache is what one process knows about one cluster and has a view for each kind, each with its own lag.
 type cache struct {
-	server *apiserver.Server
-	scheme *runtime.Scheme
-	views  []*view
-	// unreachable reports whether the cluster is currently unreachable.
+	server      *apiserver.Server
+	scheme      *runtime.Scheme
+	views       []*view
 	unreachable func() bool
 	indexes     map[schema.GroupVersionKind]map[string]client.IndexerFunc
 }
@@ -41,48 +39,43 @@ func newCache(server *apiserver.Server, scheme *runtime.Scheme) *cache {
 	}, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
 }
 
-// view imitates an informer.
 type view struct {
 	cluster wiring.Cluster
 	server  *apiserver.Server
 	gvk     schema.GroupVersionKind
-	// metadata is true if the view contains only the metadata of objects.
+	// metadata means that the view contains only the metadata of objects.
 	metadata  bool
 	transform func(any) (any, error)
 
 	objects []client.Object // by key
-	// seen is the revision of the last change that the view contains.
-	seen int64
-	// backlog contains the changes that the view does not contain yet. scanned is the revision up to which the log
-	// of changes was already searched for such changes.
+	seen    int64
+	// backlog contains the changes that are not in the view yet. scanned is the revision up to which the log was
+	// searched for them.
 	scanned int64
 	backlog []apiserver.Change
-	// ownWrites contains the revision of this process's last write to each object. A read of the object must wait until
-	// the view contains this write.
+	// ownWrites contains the revision of this process's last write to each object. Reads of the object wait for it.
 	ownWrites    map[types.NamespacedName]int64
 	lastOwnWrite int64
 
-	// Until frozenUntil, the view receives no changes. If lost is set, the view then continues with a new list.
+	// Until frozenUntil, the view receives no changes. If lost is set, it then continues with a new list.
 	frozenUntil time.Time
 	lost        bool
-	// unreachable reports whether the cluster is currently unreachable. unfilled is true until the view has received its
-	// first list.
+	// unreachable reports whether the cluster is unreachable. unfilled is true until the first list.
 	unreachable func() bool
 	unfilled    bool
-	// Until mergedUntil, the view shows several changes of an object as a single change.
+	// Until mergedUntil, the view shows several changes of an object as one.
 	mergedUntil time.Time
 
 	subscriptions []*subscription
 }
 
-// subscription is a watch of a controller. subscription contains the events that the controller has not handled yet.
+// subscription is a watch of a controller with the events that the controller has not handled yet.
 type subscription struct {
 	controller *controller
 	watch      wiring.Watch
 	events     []any
 }
 
-// add starts the caching of a kind.
 func (c *cache) add(cluster wiring.Cluster, object client.Object, transform func(any) (any, error)) error {
 	gvk, err := apiutil.GVKForObject(object, c.scheme)
 	if err != nil {
@@ -128,7 +121,7 @@ func (c *cache) IndexField(_ context.Context, object client.Object, field string
 	return nil
 }
 
-// Get implements client.Reader. Get returns the object in the view, even if it is out of date.
+// Get implements client.Reader. The object may be out of date.
 func (c *cache) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	v, err := c.viewOf(into)
 	if err != nil {
@@ -207,8 +200,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill fills the view with a list. The list does not contain the last changes of the kind; late is the number of these
-// changes. The API server can answer the first list of an informer from its own cache, which may be out of date.
+// fill fills the view with a list that misses the last changes of the kind. late is their number. The API server may
+// answer an informer's first list from its own cache, which may be out of date.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {
@@ -240,14 +233,12 @@ func (v *view) fill(late int) error {
 	return nil
 }
 
-// resume copies the state of another view.
 func (v *view) resume(from *view) {
 	v.objects, v.backlog, v.ownWrites = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.ownWrites)
 	v.seen, v.scanned, v.lastOwnWrite = from.seen, from.scanned, from.lastOwnWrite
 	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
-// stored returns an object in the form in which this view stores it.
 func (v *view) stored(o client.Object) (client.Object, error) {
 	if v.metadata {
 		partial := &metav1.PartialObjectMetadata{}
@@ -267,7 +258,6 @@ func (v *view) stored(o client.Object) (client.Object, error) {
 	return out.(client.Object), nil
 }
 
-// put stores an object under its key. If the object is nil, put removes the key.
 func (v *view) put(key client.ObjectKey, o client.Object) error {
 	i, found := v.search(key)
 	switch {
@@ -288,7 +278,6 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 	return nil
 }
 
-// behind reports whether there are changes that the view does not contain yet.
 func (v *view) behind() bool {
 	if !v.frozenUntil.IsZero() || v.unfilled || v.unreachable() {
 		return false
@@ -304,7 +293,6 @@ func (v *view) behind() bool {
 	return len(v.backlog) > 0
 }
 
-// advance shows the next change.
 func (v *view) advance() error {
 	if !v.mergedUntil.IsZero() {
 		return v.relist()
@@ -348,8 +336,7 @@ func (v *view) announce(e any) {
 	}
 }
 
-// await moves the view forward to the given revision. A read calls await, so that the view contains the process's
-// own writes.
+// await advances the view to the given revision, so that a read includes the process's own writes.
 func (v *view) await(revision int64) error {
 	for v.behind() && v.seen < revision {
 		if err := v.advance(); err != nil {
@@ -362,7 +349,6 @@ func (v *view) await(revision int64) error {
 	return nil
 }
 
-// wrote records that this process has written an object.
 func (v *view) wrote(key types.NamespacedName, revision int64) {
 	v.ownWrites[key] = max(v.ownWrites[key], revision)
 	v.lastOwnWrite = max(v.lastOwnWrite, revision)

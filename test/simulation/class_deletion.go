@@ -11,14 +11,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hasNone returns a condition that is true if the control cluster has no object of the given kind.
 func hasNone(kind string) func(*World) bool {
 	return func(w *World) bool { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) == 0 }
 }
 
-// applyClassAgain returns an action that creates a class again after the class was deleted together with its
-// fleet. Tools that apply all files of a folder repeatedly do the same. The action does nothing if the new
-// machines have instances of the deleted class, because the deleted class still exists for these machines.
+// applyClassAgain returns an action that creates a class again after it was deleted together with its fleet, like tools
+// that apply a folder repeatedly. The action does nothing while new machines have instances of the deleted class,
+// because that class still exists for them.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
 		After: func(w *World) bool {

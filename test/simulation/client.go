@@ -9,16 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// liveClient is the connection of a process to an API server. Each request through it is an effect.
+// liveClient is the connection of a process to an API server. Each of its requests is an effect.
 type liveClient struct {
 	client.Client
 	cache   *cache
 	process *Process
-	// wrote is called after each successful write.
-	wrote func(o client.Object)
+	wrote   func(o client.Object)
 }
 
-// dial creates a connection of a process to the API server behind a cache.
 func (p *Process) dial(to *cache, actor string) *liveClient {
 	c := &liveClient{Client: p.world.reach(to.server, actor), cache: to, process: p}
 	p.connections = append(p.connections, c)
@@ -33,7 +31,7 @@ func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey,
 	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
 }
 
-// write sends a write. If the answer is lost, the caller's object remains unchanged, and the process does not know the
+// write sends a write. If the response is lost, the caller's object stays the same, and the process does not learn the
 // new revision.
 func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
 	return c.writeEffect(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
@@ -100,7 +98,6 @@ type liveSubResource struct {
 	name   string
 }
 
-// api returns the subresource client for the current actor of the process.
 func (s *liveSubResource) api() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
 
 // Get implements client.SubResourceClient.
@@ -126,8 +123,8 @@ func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch clie
 	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.api().Patch(ctx, o, patch, opts...) })
 }
 
-// cachedClient reads cached kinds from the cache of a process. Like the client in package process, it waits until the
-// cache contains the process's own writes.
+// cachedClient reads cached kinds from the cache of a process. Like the client in package process, it waits for the
+// process's own writes.
 type cachedClient struct {
 	*liveClient
 	cache *cache

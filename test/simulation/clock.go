@@ -11,7 +11,7 @@ func (c *clock) Now() time.Time { return c.at }
 // Since implements clock.PassiveClock.
 func (c *clock) Since(t time.Time) time.Duration { return c.at.Sub(t) }
 
-// wallClock is the wall clock of the host on which a process runs.
+// wallClock is the wall clock of the host of a process.
 type wallClock struct {
 	*clock
 	behind time.Duration

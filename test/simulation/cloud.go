@@ -17,16 +17,16 @@ import (
 const (
 	providerName = "fake"
 	clusterID    = "world"
-	// cloudScope is the scope in which all instances are. A lookup in any other scope finds no instance.
+	// cloudScope is the scope of all instances. A lookup in another scope finds nothing.
 	cloudScope = "account-1"
 )
 
-// Cloud is as unreliable as the driver contract allows. Lookups by tag do not find a new instance immediately. If the
-// answer to a request is lost, the request may still take effect, possibly much later.
+// Cloud is as unreliable as the driver contract allows. Lookups by tag do not find a new instance immediately. A
+// request whose response was lost may still take effect, possibly much later.
 type Cloud struct {
 	now func() time.Time
-	// Boot is the time that an instance needs to start. Shutdown is the time that it needs to disappear. Settle is the
-	// maximum time for which a creation may be in progress, and for which lookups by tag may miss the new instance.
+	// Boot is the time that an instance needs to start, and Shutdown the time that it needs to disappear. Settle limits
+	// how long a creation may be in progress, and how long lookups by tag may miss the new instance.
 	Boot, Shutdown, Settle time.Duration
 
 	instances []*instance // oldest first
@@ -34,11 +34,10 @@ type Cloud struct {
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made contains the total number of instances that were created for each machine.
-	made map[types.UID]int
-	// asked contains the machine for which each token was used.
+	// made counts the instances that were ever created for each machine.
+	made  map[types.UID]int
 	asked map[string]string
-	// changes is the number of calls that may have changed something. calls is the number of all calls.
+	// changes counts the calls that may have changed something, and calls all calls.
 	changes, calls int
 	past           past
 	outside        cloudOutside
@@ -47,34 +46,28 @@ type Cloud struct {
 
 type instance struct {
 	provider.Instance
-	born    time.Time
-	visible time.Time // in lookups by tag
-	dying   time.Time // zero if it is not being deleted
-	// bootstrapToken is the bootstrap token in the user data of the instance.
+	born           time.Time
+	visible        time.Time // from when lookups by tag find the instance
+	dying          time.Time // zero if the instance is not being deleted
 	bootstrapToken string
 	spec           string
 	version        string
-	// If the instance has an agent, the agent changes the version of the kubelet instead of the cloud.
+	// The agent, if any, changes the version of the kubelet instead of the cloud.
 	agent
-	// registered is true if the kubelet has created its Node.
 	registered bool
-	// reported is true if the cloud has returned the instance to a process.
+	// reported means that the cloud has returned the instance to a process.
 	reported bool
-	// missing is the time since which reads temporarily do not find the instance.
-	missing time.Time
-	// doomed is true if the instance will fail before it boots.
+	missing  time.Time
+	// doomed means that the instance will fail before it boots.
 	doomed bool
 	// laterAddresses contains addresses that the instance gets at the time addressed.
 	laterAddresses []corev1.NodeAddress
 	addressed      time.Time
-	// hung is true if the kubelet no longer reacts, although the instance is running.
-	hung bool
+	hung           bool
 	reclaim
-	// flapped is the time at which a flapping condition of the Node last changed.
 	flapped time.Time
-	// legacy contains the tags that another system has set.
-	legacy legacyTags
-	// madeFor is the machine of the instance. This field is set if the tag with the machine was corrupted.
+	legacy  legacyTags
+	// madeFor is the machine of the instance, if the tag with the machine was corrupted.
 	madeFor types.UID
 	// trail is what the orphan collection has observed of the instance.
 	trail trail
@@ -82,11 +75,9 @@ type instance struct {
 
 type token struct{ parameters, providerID string }
 
-// lateCreate is a creation that was requested, but has not taken effect yet.
 type lateCreate struct {
-	at  time.Time
-	req provider.CreateRequest
-	// shown is the latest time at which lookups by tag must find the instance.
+	at    time.Time
+	req   provider.CreateRequest
 	shown time.Time
 }
 
@@ -105,7 +96,6 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 	return &f
 }
 
-// instancesOf returns the existing instances of a machine.
 func (c *Cloud) instancesOf(uid types.UID) (found []*instance) {
 	for _, in := range c.instances {
 		if in.owner() == uid {
@@ -118,7 +108,6 @@ func (c *Cloud) instancesOf(uid types.UID) (found []*instance) {
 // owner returns the machine that created or adopted the instance.
 func (in *instance) owner() types.UID { return cmp.Or(in.madeFor, in.MachineUID) }
 
-// next returns the time of the cloud's next change that happens without a request.
 func (c *Cloud) next() (at time.Time, any bool) {
 	consider := func(t time.Time) {
 		if t.After(c.now()) && (!any || t.Before(at)) {
@@ -148,7 +137,6 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse applies all changes of the cloud that are due.
 func (c *Cloud) elapse(w *World) {
 	now := c.now()
 	late := c.late
@@ -241,7 +229,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	return in.describe(), nil
 }
 
-// tagLag returns the time after which lookups by tag find the next instance. This time varies and is a part of Settle.
+// tagLag returns how long lookups by tag miss the next instance. This varies and is a part of Settle.
 func (c *Cloud) tagLag() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
 
 func (c *Cloud) byID(providerID string) *instance {
@@ -281,8 +269,6 @@ func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instanc
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// asked returns a function that reports whether a call with the given provider ID and machine concerns an instance. The
-// provider ID may be empty.
 func asked(providerID string, uid types.UID) func(*instance) bool {
 	return func(in *instance) bool {
 		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid

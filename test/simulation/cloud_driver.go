@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// driver is the driver with which one process calls the cloud. A method panics if the controllers never call it.
 type driver struct {
 	process *Process
 	*Cloud
@@ -80,8 +79,8 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		// If a former leader sends a request, its effect must be visible before Settle has passed since the next leader was
-		// elected. The reason is that the former process has ended by then.
+		// A former leader has ended when Settle has passed since the next election. So the effect of its request must
+		// be visible by then.
 		shown := d.now().Add(d.Settle)
 		if d.process.former {
 			shown = d.process.deposedAt.Add(d.Settle)
@@ -136,8 +135,8 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
-			// A driver reads the instance before it deletes it. So the driver knows the instance only as this read
-			// has returned it.
+			// A driver reads the instance before deleting it. So it knows the instance only as this read has returned
+			// it.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
 			out.Gone = !stale && !d.leftOf(req)
 			return nil
@@ -173,7 +172,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 	return out, nil
 }
 
-// Update implements provider.Driver. Only the version can be changed in place, either by the cloud or by an agent.
+// Update implements provider.Driver. The cloud or an agent can change only the version in place.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
@@ -187,7 +186,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 		case in.spec != string(req.Class.Spec):
 			out = provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "another image"}
 		case in.kubelet != "":
-			// The driver knows the version with which the instance was created. The Node contains the current version.
+			// The driver knows the version at the creation of the instance. The Node contains the current version.
 			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
 				out.Outcome = provider.UpdateByAgent
 			}
@@ -210,7 +209,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
 		var shown []*instance
-		// If another tool leaks instances, the answer contains more instances than were requested.
+		// If another tool leaks instances, the response contains more instances than requested.
 		asked := func(in *instance) bool {
 			return in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
 		}

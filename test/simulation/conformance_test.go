@@ -15,11 +15,11 @@ import (
 	"machinist.dev/machinist/pkg/provider/conformance"
 )
 
-// speed is the factor by which time in the cloud passes faster than for the test suite. The suite waits in real time.
+// speed is how much faster time passes in the cloud than in the test suite, which waits in real time.
 const speed = 6000
 
-// suiteDriver adds features that the world's cloud does not have, because no controller in the world needs them:
-// concurrent calls, contexts that end, and invalid specs. All other calls are passed to the cloud.
+// suiteDriver adds what no controller in the world needs: concurrent calls, contexts that end, and invalid specs. All
+// other calls go to the cloud.
 type suiteDriver struct {
 	*World
 	lock  sync.Mutex
@@ -36,10 +36,8 @@ func newSuiteDriver(t *testing.T, habits Habits) *suiteDriver {
 	return &suiteDriver{World: w, began: time.Now()}
 }
 
-// advanceClock advances the clock of the world to the current time of the suite.
 func (f *suiteDriver) advanceClock() { f.pass(max(0, time.Since(f.began)*speed-f.clock.Since(epoch))) }
 
-// call makes a call to the cloud. If the context has ended, call returns an error instead.
 func (f *suiteDriver) call(ctx context.Context, do func(driver) error) error {
 	if err := ctx.Err(); err != nil {
 		code := provider.Canceled
@@ -54,7 +52,6 @@ func (f *suiteDriver) call(ctx context.Context, do func(driver) error) error {
 	return do(driver{process: f.processes[1], Cloud: f.cloud})
 }
 
-// callWithSpec makes a call to the cloud. If the spec is invalid, callWithSpec returns an error instead.
 func (f *suiteDriver) callWithSpec(ctx context.Context, class provider.Class, do func(driver) error) error {
 	var spec struct {
 		APIVersion string `json:"apiVersion"`
@@ -144,7 +141,6 @@ func (f *suiteDriver) List(ctx context.Context, req provider.ListRequest) (out p
 	return out, err
 }
 
-// resources returns all existing instances, including those that lookups do not show yet.
 func (f *suiteDriver) resources(context.Context) (all []string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -155,7 +151,6 @@ func (f *suiteDriver) resources(context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// launch creates an instance that does not belong to Machinist.
 func (f *suiteDriver) launch(_ context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -184,10 +179,9 @@ func suiteSpec(image string) []byte {
 	return []byte(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"image":%q}`, apiVersion, kind, image))
 }
 
-// TestCloudConforms checks that the world's cloud obeys the driver contract. Otherwise the simulation would test the
-// controllers with a cloud that no real driver can present. Some semantics are left out: late reads, late tags, and
-// pages that repeat entries. Under these semantics, calls fail or return less than the suite expects, although the
-// suite has injected no fault.
+// TestCloudConforms checks that the world's cloud obeys the driver contract. Otherwise, the simulation would test the
+// controllers with an impossible cloud. Late reads, late tags, and pages that repeat entries are left out. They make
+// calls fail or return less than the suite expects.
 func TestCloudConforms(t *testing.T) {
 	for name, habits := range map[string]Habits{
 		"none": nil, "states go back": {StateGoesBack}, "lists late": {ListsLate}, "reads stale": {ReadsStale},

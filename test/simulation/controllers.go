@@ -26,9 +26,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Controllers is a set of optional controllers that run in a world. These controllers run in addition to the
-// controllers that create and maintain machines. If the set is not empty, the processes also check whether both
-// clusters are reachable.
+// Controllers is a set of optional controllers that run in a world, in addition to those that create and maintain
+// machines. If the set is not empty, the processes also check whether both clusters are reachable.
 type Controllers uint
 
 // These are the optional controllers.
@@ -38,14 +37,13 @@ const (
 	OutdatedTaints
 	Orphans
 	Approval
-	// NodeGroups tells an autoscaler the capacity of the Nodes that an empty deployment would have. AllControllers does
-	// not include it.
+	// NodeGroups tells an autoscaler the Node capacity of an empty deployment. AllControllers does not include it.
 	NodeGroups
-	// BudgetReports updates the status of disruption budgets. BudgetReports is not part of AllControllers, because nothing
-	// in the world depends on it.
+	// BudgetReports updates the status of disruption budgets. AllControllers does not include it, because nothing in
+	// the world depends on it.
 	BudgetReports
-	// CloudController imitates a cloud controller manager. With it, kubelets register without a provider ID, and
-	// the cloud controller sets the ID later. AllControllers does not include it.
+	// CloudController imitates a cloud controller manager: kubelets register without a provider ID, and the cloud
+	// controller sets the ID later. AllControllers does not include it.
 	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
@@ -53,9 +51,8 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// An administrator would configure these settings with flags. They are shorter than the defaults. The settings are also
-// shorter than the patience of a run. Except for the settings of the orphan collection, they are longer than the lag of
-// caches.
+// An administrator would configure these settings with flags. They are shorter than the defaults and than the patience
+// of a run. Except for the orphan collection, they are longer than the lag of caches.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -64,29 +61,24 @@ const (
 	overshootUp     = 1
 )
 
-// optionalReconcilers contains the reconcilers of a process for optional controllers. Each of these reconcilers
-// has its own memory.
 type optionalReconcilers struct {
-	reach     *reachability.Watch
-	probes    []probe
-	health    *healthcheck.Reconciler
-	overshoot *overshoot.Reconciler
-	orphans   *orphans.Collector
-	// orphanDrains drains Nodes without a Machine.
+	reach        *reachability.Watch
+	probes       []probe
+	health       *healthcheck.Reconciler
+	overshoot    *overshoot.Reconciler
+	orphans      *orphans.Collector
 	orphanDrains *drain.Controller
 	approval     *approval.Reconciler
 	groups       *autoscaling.Reconciler
 	budgets      *report.Reconciler
 }
 
-// probe is a periodic check whether a cluster is reachable.
 type probe struct {
 	at   time.Time
 	next time.Duration
 	do   func() time.Duration
 }
 
-// watchReachability makes the process check regularly whether the clusters are reachable.
 func (p *Process) watchReachability(origin *Process) {
 	w := p.world
 	if w.safety.optionalReconcilers == 0 {
@@ -110,7 +102,6 @@ func (p *Process) watchReachability(origin *Process) {
 	}
 }
 
-// probeDue runs all checks that are due.
 func (p *Process) probeDue() {
 	if p.dead {
 		return
@@ -126,8 +117,8 @@ func (p *Process) probeDue() {
 	}
 }
 
-// nextProbe returns the time of the next check that can have a new result. As long as all clusters are reachable,
-// checks may be delayed, because their result does not change.
+// nextProbe returns the time of the next check that can have a new result. While all clusters are reachable, checks may
+// be delayed, because their result does not change.
 func (p *Process) nextProbe() (at time.Time, any bool) {
 	for i, l := range p.probes {
 		if (l.next < reachability.DefaultPeriod || p.world.safety.links[i].down()) && (!any || l.at.Before(at)) {
@@ -137,7 +128,6 @@ func (p *Process) nextProbe() (at time.Time, any bool) {
 	return at, any && !p.dead
 }
 
-// clusterProbe checks whether a process can reach one of its clusters.
 type clusterProbe struct {
 	process *Process
 	cache   *cache
@@ -148,8 +138,8 @@ func (a clusterProbe) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. CaughtUp does not wait until a late cache has caught up, because the
-// next check tests the cache again.
+// CaughtUp implements reachability.Cluster. CaughtUp does not wait for a late cache, because the next check tests the
+// cache again.
 func (a clusterProbe) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
@@ -159,7 +149,7 @@ func (a clusterProbe) CaughtUp(context.Context) error {
 	return nil
 }
 
-// stopped returns the reason why the process currently must not create or replace machines, or "" if it may.
+// stopped returns why the process must not create or replace machines now, or "".
 func (p *Process) stopped() (reason, message string) {
 	if p.reach == nil {
 		return "", ""
@@ -167,8 +157,6 @@ func (p *Process) stopped() (reason, message string) {
 	return p.reach.Stopped()
 }
 
-// outages returns what machine controllers need to know about outages, or nil if the process does not check whether
-// clusters are reachable.
 func (p *Process) outages() machine.Reach {
 	if p.reach == nil {
 		return nil
@@ -176,7 +164,6 @@ func (p *Process) outages() machine.Reach {
 	return p.reach
 }
 
-// epoch returns what drain controllers need to know about outages, or nil if the process does not check that.
 func (p *Process) epoch() func() uint64 {
 	if p.reach == nil {
 		return nil
@@ -184,8 +171,6 @@ func (p *Process) epoch() func() uint64 {
 	return p.reach.TargetEpoch
 }
 
-// managerKinds returns the kinds that the manager caches for the optional controllers, from the control cluster and
-// from the target cluster.
 func (r Controllers) managerKinds() (control, target []process.Kind) {
 	if r.has(Health) {
 		control = append(control, process.Kind{Object: &v1beta1.MachineHealthCheck{}})
@@ -196,7 +181,6 @@ func (r Controllers) managerKinds() (control, target []process.Kind) {
 	return control, target
 }
 
-// providerKinds returns the kinds that a provider caches for the optional controllers, from the target cluster.
 func (r Controllers) providerKinds() []process.Kind {
 	if r.has(Approval) {
 		return []process.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
@@ -204,7 +188,6 @@ func (r Controllers) providerKinds() []process.Kind {
 	return nil
 }
 
-// optionalManagerControllers creates the optional controllers of the manager.
 func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controller, error) {
 	w := p.world
 	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
@@ -246,7 +229,6 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	return tables, nil
 }
 
-// optionalProviderControllers creates the optional controllers of a provider.
 func (p *Process) optionalProviderControllers(origin *Process, driver provider.Driver,
 	classes *resolve.Resolver) ([]wiring.Controller, error) {
 	w := p.world
@@ -286,5 +268,4 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 	return tables, nil
 }
 
-// leases is the namespace of the processes' own objects, such as Leases.
 const leases = "machinist-system"

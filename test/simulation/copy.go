@@ -19,7 +19,6 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
 }
 
-// copyInto copies a cached object into another object.
 func copyInto(from, into client.Object) error {
 	switch to := into.(type) {
 	case *v1beta1.Machine:
@@ -49,7 +48,6 @@ func copyInto(from, into client.Object) error {
 	return nil
 }
 
-// fill fills a list with cached objects. If deep is not set, the items share their content with the cache.
 func fill(list client.ObjectList, objects []client.Object, deep bool) error {
 	switch l := list.(type) {
 	case *v1beta1.MachineList:
@@ -72,7 +70,6 @@ func fill(list client.ObjectList, objects []client.Object, deep bool) error {
 	return nil
 }
 
-// object is a pointer type *T that is also an API object.
 type object[T any] interface {
 	*T
 	client.Object

@@ -6,17 +6,15 @@ import (
 	"strings"
 )
 
-// Corruption is a single change of one stored field. The change happens in a run without other disturbances, and is
-// made by a client with all permissions.
+// Corruption is a single change of one stored field, by a client with all permissions in an otherwise undisturbed run.
 type Corruption struct {
-	// Effect is the number of an effect. The field is changed before this effect, between two steps. If Effect is AtEnd,
-	// the field is changed after the world has settled.
+	// Effect is the number of the effect before which the field changes, or AtEnd.
 	Effect int
 	Field  Field
 	How    How
 }
 
-// AtEnd is the value of Effect if the change happens after the run has reached its end.
+// AtEnd means that the change happens after the run has reached its end.
 const AtEnd = -1
 
 // Field identifies a field of a stored object.
@@ -25,14 +23,14 @@ type Field struct {
 	// Kind, Namespace and Name identify the object that contains the field. If the object has no namespace, Namespace is
 	// empty.
 	Kind, Namespace, Name string
-	// Path contains the names of properties, and for each list item its key (see listKey).
+	// Path contains the names of properties, and the keys of list items (see listKey).
 	Path []string
 }
 
 // Cluster is what stores an object.
 type Cluster string
 
-// The constants below are the two API servers and the cloud. In the cloud, the fields are the tags of instances.
+// The two API servers and the cloud. In the cloud, the fields are the tags of instances.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
@@ -42,20 +40,18 @@ const (
 // A How is a way to change a field.
 type How string
 
-// These are the ways to change a field.
 const (
-	// Dropped removes the field. Emptied sets the field to the zero value of its type.
+	// Dropped removes the field. Emptied sets it to the zero value of its type.
 	Dropped How = "dropped"
 	Emptied How = "emptied"
-	// OfAnother replaces the value by the value of another object of the same kind. Earlier replaces the value by an
-	// earlier value of the same object.
+	// OfAnother uses the value of another object of the same kind. Earlier uses an earlier value of the same object.
 	OfAnother How = "of-another"
 	Earlier   How = "former"
-	// Highest replaces the value by an extreme value: a huge number, a time in the far future, a text of 253 characters,
-	// or the opposite of a boolean. Lowest replaces the value by a negative number or a time in the far past.
+	// Highest uses an extreme value: a huge number, a time in the far future, a text of 253 characters, or the opposite
+	// of a boolean. Lowest uses a negative number or a time in the far past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
-	// Other, Other2 and so on set the other values that the schema allows.
+	// Other, Other2 and so on use the other values that the schema allows.
 	Other  How = "other"
 	Other2 How = "other-2"
 	Other3 How = "other-3"
@@ -67,7 +63,7 @@ func Hows() []How {
 	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
 }
 
-// String returns the corruption in the format that ParseCorruption parses, for example
+// String returns the corruption in the format of ParseCorruption, for example
 // "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
 func (c Corruption) String() string {
 	at := "end"

@@ -6,56 +6,54 @@ import (
 	"time"
 )
 
-// meaning is what a change of a field requests from Machinist according to the documentation. If Machinist carries out
-// this request, that is not a fault.
+// meaning is what a changed field requests from Machinist according to its documentation. Carrying out this request is
+// no fault.
 type meaning struct {
 	field *regexp.Regexp
-	// hows contains the ways of changing the field that make this request. If hows is empty, all ways make this request.
+	// hows contains the ways of changing the field that make this request. If it is empty, all ways do.
 	hows []How
-	// If lose is set, the request permits the replacement or the removal of instances. If leak is set, it permits an
-	// instance without a machine. If differ is set, the run may end in another state than the undisturbed run.
+	// lose permits the replacement or removal of instances. leak permits an instance without a machine. differ permits
+	// another end than in the undisturbed run.
 	lose, leak, differ bool
-	// If deleted is set, the entry is only for objects that are being deleted.
+	// deleted restricts the entry to objects that are being deleted.
 	deleted bool
-	// If onlySoon is set, the entry only covers what happens within soonAfter.
+	// onlySoon restricts the entry to what happens within soonAfter.
 	onlySoon bool
-	// If unending is set, another client may undo the request again and again. In this case, a condition or an
-	// event must report that.
+	// unending means that another client may undo the request again and again. A condition or an event must report
+	// that.
 	unending bool
 	// rules contains the rules of the oracle that do not apply because of the request.
 	rules []string
-	// why is the documented meaning.
-	why string
+	why   string
 }
 
-// soonAfter is the time that a process may need to repair a corrupted field.
 const soonAfter = 5 * time.Second
 
-// meanings lists what fields request. For a field without an entry, each change must be repaired, have no effect, or be
-// reported. An entry must only contain what the documentation of the field says.
+// meanings lists what fields request. Any change of another field must be repaired, have no effect, or be reported.
+// Entries must follow the documentation of the field.
 var meanings = []meaning{
 	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
 		rules: []string{"J4", "J5", "stampede"},
-		why:   "The specification of a deployment is the desired state of its fleet. Each change is another rollout."},
+		why:   "The spec of a deployment is the desired state of its fleet. Each change starts another rollout."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "stampede", "J4", "J5"},
-		why: "A set has as many machines as its replicas request (rule exact-number-of-machines), until " +
+		why: "A set has as many machines as its replicas (rule exact-number-of-machines), until " +
 			"its deployment corrects the number."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "autoscaler", "J4", "J5"},
-		why:   "The specification of a set is the desired state of its machines."},
+		why:   "The spec of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
 		why: "A deployment owns the sets that refer to it. The garbage collector of Kubernetes deletes an object if none of " +
-			"its owners exists, here all machines of the set at once."},
+			"its owners exists. So it deletes all machines of the set at once."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "J4", "J5"},
 		why: "A set owns the machines that refer to it. The garbage collector of Kubernetes deletes an object if none of " +
 			"its owners exists."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
 		differ: true, lose: true,
-		why: "The label marks what a migration created, until the migration removes the label. Setting the label again " +
-			"marks the object again."},
+		why: "The label marks the objects that a migration has created, until the migration removes the label. " +
+			"An object that gets the label again is marked again."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
 		lose: true, differ: true, rules: []string{"I3", "budget", "J4", "J5"},
 		why: "A set owns the machines that match its selector, and releases others (rule " +
@@ -65,29 +63,29 @@ var meanings = []meaning{
 		why: "A deployment owns the sets that match its selector, and releases others."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/(provider|type-version)\]$`), differ: true,
 		lose: true, rules: []string{"health"}, hows: []How{OfAnother, Earlier, Highest},
-		why: "The label routes a machine to its provider or schema. Others leave the machine alone (rules " +
+		why: "The label assigns a machine to a provider or schema. Others leave the machine alone (rules " +
 			"provider-serves-own-machines, unsupported-schema-only-deletable)."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/type-version\]$`), hows: []How{Emptied},
 		rules: []string{"health"},
 		why: "Health checks ignore a machine of another schema, and do not count it as unhealthy " +
 			"(rule remediation-annotations)."},
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
-		why: "The specification of a machine is its desired state (rules update-in-place, " +
+		why: "The spec of a machine is its desired state (rules update-in-place, " +
 			"replacement-deletes-first)."},
 	{field: regexp.MustCompile(`^Machine\.status\.phase$`), differ: true, rules: []string{"join"},
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
-		why: "A machine whose phase shows that it has run is not subject to the time to join (rule " +
+		why: "The join timeout does not apply to a machine whose phase shows that it has run (rule " +
 			"join-timeout-fails-machine)."},
 	{field: regexp.MustCompile(`^Machine\.status(\.(instance|launch|applied)(\..*)?|` +
 		`\.conditions(\.type=(Launched|Drained|VolumesDetached)(\..*)?)?)?$`),
 		hows: []How{OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4},
 		lose: true, leak: true, differ: true, rules: []string{"I1", "I7", "order", "vanished", "join", "volumes"},
-		why: "Only the status records where an instance is, which attempt created it, from what it was created, and that " +
-			"its node was drained. A client that may write the status of a machine is trusted with the machine."},
+		why: "Only the status records the instance of a machine, its origin, and that its Node was drained. " +
+			"So clients that may write the status of a machine are trusted with the machine."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
-		why: "The reason of a failed machine shows what is left of it: if its instance has vanished, there is nothing to " +
-			"recover. Any valid reason is believed."},
+		why: "The failure reason of a machine shows whether its instance still exists. " +
+			"Machinist trusts any valid reason."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why: "The finalizer keeps a machine until its instance is gone. Removing it from a machine that " +
@@ -105,25 +103,25 @@ var meanings = []meaning{
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations\.\[machinist\.dev/released-from\]$`), differ: true,
 		why: "The annotation records that a set has released the machine, whoever writes it."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/(receive-from|move-to)\])?$`),
-		lose: true, differ: true, why: "A set that receives machines creates none, and a set that hands them over " +
-			"deletes none. Without the order they do, until their deployment repeats the order."},
+		lose: true, differ: true, why: "A set that receives machines creates none, and a set that hands machines " +
+			"over deletes none. Without the annotation, they do so until their deployment sets it again."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
-		why: "The sizes make a deployment a node group of an autoscaler, for which its capacity is reported. The others " +
-			"pause and resume the deployment."},
+		why: "The sizes make a deployment a node group of an autoscaler, so its capacity is reported. The other " +
+			"annotations pause and resume the deployment."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations\.\[capacity\.cluster-autoscaler\.` +
 		`kubernetes\.io/`), differ: true,
-		why: "Machinist keeps what administrators write there (rule capacity-annotations-of-people-stay)."},
+		why: "Machinist keeps the capacity annotations of administrators (rule capacity-annotations-of-people-stay)."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,
 		why: "Machines are created from the class, so a change is rolled out."},
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
-		why: "The finalizer keeps a class while machines use it. Without it, a class that is being deleted is " +
-			"gone at once."},
+		why: "The finalizer keeps a class while machines use it. Without the finalizer, a class that is being " +
+			"deleted disappears at once."},
 	{field: regexp.MustCompile(`^MachineHealthCheck\.spec(\.unhealthyNodeConditions|$)`), lose: true, differ: true,
 		rules: []string{"I6"},
-		why:   "A health check defines how long a condition of a Node must last."},
+		why:   "A health check defines how long an unhealthy condition of a Node must last."},
 	{field: regexp.MustCompile(`^MachineHealthCheck\.spec`), lose: true, differ: true,
 		why: "A health check defines which machines are replaced because of their health, and when."},
 	{field: regexp.MustCompile(`^MachineDisruptionBudget\.spec`), differ: true,
@@ -131,25 +129,25 @@ var meanings = []meaning{
 	{field: regexp.MustCompile(`^Migration\.spec\.(stage|planHash|accept)`), differ: true,
 		why: "Administrators decide how far a migration proceeds."},
 	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, unending: true, rules: []string{"J1"},
-		why: "The migrator stops the old controllers that administrators name, and takes the Leases that these are said to " +
-			"hold."},
+		why: "The migrator stops the old controllers that administrators name in the spec, and takes the Leases that " +
+			"administrators name."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
-		why: "A former leader may have reached a later phase, so it is believed (rule " +
+		why: "A former leader may have reached a later phase, so the migrator trusts the phase (rule " +
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), onlySoon: true, rules: []string{"J6"},
-		why: "A pass in progress acts on the status that it read. The next pass restores the status (rule " +
+		why: "A reconciliation acts on the status that it has read. The next one restores the status (rule " +
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
 		leak: true, rules: []string{"incident"},
-		why: "Instances are created, found and deleted with credentials and user data, if a label allows " +
-			"their use. Without them, machines wait, and an orphan stays."},
+		why: "Providers need the Secrets with credentials and user data, and a label must allow their use. " +
+			"Otherwise, machines wait, and orphans stay."},
 	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
 		differ: true, lose: true,
-		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become. With other " +
-			"annotations no kubelet can join with it, until it expires."},
+		why: "The annotations of a bootstrap token name the machine whose kubelet may join with the token. With " +
+			"other annotations, no kubelet can join with the token until it expires."},
 	{field: regexp.MustCompile(`^Token\.data`), differ: true, lose: true,
-		why: "A node joins with the bootstrap token in its user data. With another token it cannot join " +
+		why: "A node joins with the bootstrap token in its user data, and with no other token " +
 			"(rule join-timeout-fails-machine)."},
 	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, unending: true,
 		rules: []string{"I2", "J2", "J3", "incident"},
@@ -157,11 +155,12 @@ var meanings = []meaning{
 			"must not delete the instance."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true,
 		rules: []string{"I6", "volumes", "meltdown", "agent"},
-		why: "The status of a Node is its kubelet's report of health and version, which Machinist " +
-			"believes."},
+		why: "In the status of a Node, the kubelet reports its health and version. Machinist trusts this " +
+			"report."},
 	{field: regexp.MustCompile(`^Node\.metadata\.annotations(\.\[machinist\.dev/update-(requested|result)\])?$`),
 		differ: true, rules: []string{"agent"},
-		why: "These annotations carry the update request to the agent on a node, and its result. The agent follows them."},
+		why: "The annotations contain the update request for the agent on a node, and its result. The agent follows " +
+			"the request."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
 		why: "Most labels and annotations of a Node belong to others, and Machinist leaves them alone (rule " +
 			"node-template-one-patch)."},
@@ -169,10 +168,9 @@ var meanings = []meaning{
 		rules: []string{"I7", "agent"},
 		why:   "If a Node is uncordoned during a drain, it is cordoned again after the next pod."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
-		why: "Administrators and other controllers cordon and taint Nodes, and Machinist leaves this alone."},
+		why: "Administrators and other controllers cordon and taint Nodes. Machinist leaves these changes alone."},
 }
 
-// requestedBy returns what a corruption requests, or nil if it requests nothing.
 func requestedBy(c Corruption, deleted bool) *meaning {
 	family := c.Field.ReportName()
 	for i := range meanings {

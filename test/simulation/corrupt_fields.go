@@ -18,14 +18,12 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, and other kinds that Machinist writes or
-// reads. Objects of other systems, kubelets and applications are not corrupted. Nodes are an exception, because
-// Machinist reads their fields.
+// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, Nodes, and other kinds that Machinist
+// writes or reads. Other objects of old systems, kubelets and applications stay intact.
 //
 // The Leases of Machinist's processes are corrupted in a different way (see corrupt_lease.go). The world has no Leases
-// for Nodes. Machinist only learns from the Ready condition of a Node that its kubelet is silent. The Lease of an old
-// system, which a migration acquires, is not corrupted. The old system would treat any such write as the loss of its
-// leadership.
+// for Nodes. The Lease that a migration acquires from an old system stays intact, because the old system would treat
+// any write as the loss of its leadership.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -38,22 +36,20 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 	},
 }
 
-// notCorruptible contains the fields that the API server controls. A write either cannot change such a field, or
-// requests something else, such as a deletion.
+// notCorruptible contains the fields that the API server controls. A write cannot change such a field, or requests
+// something else, such as a deletion.
 var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
 	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.managedFields", "metadata.selfLink"}
 
-// content is the decoded JSON of an object.
 type content = map[string]any
 
-// stored is an object of which a field can be corrupted.
 type stored struct {
 	Field
 	object  client.Object
 	content content
-	// earlierVersions returns the earlier versions of the object. The newest one comes first. earlierVersions is nil if
-	// these versions are unknown.
+	// earlierVersions returns the earlier versions of the object, the newest one first. Nil means that they are
+	// unknown.
 	earlierVersions func() ([]content, error)
 }
 
@@ -82,8 +78,8 @@ func (w *World) stored() (all []stored, err error) {
 	return all, nil
 }
 
-// beforeOf returns a function that finds the earlier versions of an object. This function searches the log of changes
-// only when it is called for the first time.
+// beforeOf returns a function that finds the earlier versions of an object. beforeOf searches the log only on its first
+// call.
 func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.Object) func() ([]content, error) {
 	return sync.OnceValues(func() (all []content, err error) {
 		for _, c := range slices.Backward(w.serverOf(cluster).Changes(0)) {
@@ -100,7 +96,6 @@ func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.
 	})
 }
 
-// tagsOf returns the tags of an instance in the cloud.
 func tagsOf(in *instance) content {
 	out := content{}
 	for name, value := range map[string]string{"cluster": in.ClusterID, "machineUID": string(in.MachineUID),
@@ -127,7 +122,6 @@ func contentOf(o client.Object) (content, error) {
 	return c, nil
 }
 
-// fieldsOf returns the paths of all fields of an object, including fields that contain other fields.
 func fieldsOf(c content) (paths [][]string) {
 	var walk func(value any, path []string)
 	visit := func(value any, path []string) {
@@ -157,8 +151,7 @@ func fieldsOf(c content) (paths [][]string) {
 	return paths
 }
 
-// listKey returns the key of a list item. The key is the value of the usual key property if no other item has the same
-// value. Otherwise the key is the index of the item.
+// listKey returns the key of a list item: the value of the usual key property if it is unique, and otherwise the index.
 func listKey(list []any, i int) string {
 	of := func(item any) string {
 		switch x := item.(type) {
@@ -185,7 +178,6 @@ func listKey(list []any, i int) string {
 	return key
 }
 
-// valueAt returns the value at a path. Its second result reports whether the path exists.
 func valueAt(value any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return value, true
@@ -205,8 +197,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value in which the value at the path is replaced or removed. If the path of the
-// parent does not exist, the copy equals the original.
+// withValue returns a copy of a value in which the value at the path is replaced or removed. If the parent does not
+// exist, nothing changes.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -246,7 +238,6 @@ func sameValue(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// asObject converts the decoded JSON of an object to an API object.
 func asObject(c content) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(c)}
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The API server does not store the Leases of the processes until one of them is corrupted. Otherwise there would be a
-// write each second. Even without a stored Lease, its content is known, because it follows from its holder.
+// The API server stores the Lease of a process only after its corruption. Otherwise, there would be a write each
+// second. The content of the other Leases follows from their holders.
 
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
@@ -35,7 +35,6 @@ func leaseOf(process string) string {
 	return commonLeaseOf(process)
 }
 
-// leases returns the current Leases of all processes.
 func (w *World) leases() (all []stored, err error) {
 	for _, p := range w.processes {
 		if p.dead || p.former {
@@ -63,7 +62,6 @@ func (w *World) leases() (all []stored, err error) {
 	return all, nil
 }
 
-// leaseInUse returns the stored Lease. If there is none, leaseInUse returns the Lease as its holder would write it.
 func (w *World) leaseInUse(process, name, holder string, at time.Time, transitions int) *coordinationv1.Lease {
 	for _, o := range w.control.Snapshot(leaseKind) {
 		if o.GetName() == name && o.GetNamespace() == leases {
@@ -78,8 +76,8 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns the new value for a field of a Lease. If how is Earlier, the new value is that of the previous
-// leader. If how is Other, the new value is that of the waiting candidate.
+// leaseValue returns the new value for a field of a Lease. Earlier is the value of the previous leader, and Other that
+// of the waiting candidate.
 func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {
@@ -106,8 +104,7 @@ func (w *World) processOf(lease string) *Process {
 	return nil
 }
 
-// corruptLease changes a field of a Lease while the holder of this Lease leads. In some runs, the holder dies at the
-// same time.
+// corruptLease changes a field of a Lease while its holder leads. In some runs, the holder dies at the same time.
 func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	p := w.processOf(c.Field.Name)
 	if err := w.elect(p); err != nil {
@@ -135,7 +132,6 @@ func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	return nil
 }
 
-// leaseRefused returns the error with which the API server rejects an invalid Lease, or nil if the Lease is valid.
 func leaseRefused(l *coordinationv1.Lease) error {
 	var errs field.ErrorList
 	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {

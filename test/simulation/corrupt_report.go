@@ -11,12 +11,11 @@ import (
 
 // CorruptionReport is the result of a sweep of corruptions.
 type CorruptionReport struct {
-	// Possible is the number of possible corruptions in the selected states. Run is the number of corruptions that were
-	// run.
+	// Possible is the number of possible corruptions in the selected states, and Run how many of them ran.
 	Possible, Run int
-	// By contains the numbers of outcomes for each field. Fields that were not tried are included.
+	// By contains the numbers of outcomes for each field, including fields that were not tried.
 	By map[string]CorruptionCounts
-	// Ways contains each combination of a field and a way to change it. The value says whether the combination was tried.
+	// Ways tells for each field and each way to change it whether it was tried.
 	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration
@@ -25,7 +24,6 @@ type CorruptionReport struct {
 // CorruptionCounts counts outcomes.
 type CorruptionCounts map[Outcome]int
 
-// notePossible adds the possible corruptions of a scenario to the report.
 func (r *CorruptionReport) notePossible(candidates []candidate) {
 	r.Possible += len(candidates)
 	for i := range candidates {
@@ -39,7 +37,6 @@ func (r *CorruptionReport) notePossible(candidates []candidate) {
 	}
 }
 
-// noteOutcome adds the outcome of one corruption to the report.
 func (r *CorruptionReport) noteOutcome(of *recording, c candidate, outcome Outcome, err error) {
 	r.By[c.Field.ReportName()][outcome]++
 	r.Ways[c.group] = true
@@ -94,7 +91,6 @@ func (r CorruptionReport) Fields() string {
 	return out.String()
 }
 
-// writeRows writes a table of outcomes. If fields is not nil, the table also contains the number of fields in each row.
 func writeRows(out *strings.Builder, rows map[string]CorruptionCounts, fields map[string]int) {
 	t := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\t")

@@ -21,10 +21,9 @@ type Outcome string
 const (
 	// NotAdmitted: an API server rejects the change.
 	NotAdmitted Outcome = "refused by admission"
-	// Repaired: the field has its regular value again, and the end of the run equals that of the undisturbed run.
+	// Repaired: the field has its regular value again, and the run ends like the undisturbed run.
 	Repaired Outcome = "repaired"
-	// Harmless: the field still has the changed value, and otherwise the end of the run equals that of the undisturbed
-	// run.
+	// Harmless: the field keeps the changed value, and the run otherwise ends like the undisturbed run.
 	Harmless Outcome = "harmless"
 	// Named: a condition or an event reports the problem. No instance is lost or leaked.
 	Named Outcome = "named"
@@ -39,14 +38,12 @@ func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// The limits below apply to a world that does not reach its end. The limits apply to a time of shortWatch.
+// These limits apply to a world that does not reach its end, for a time of shortWatch.
 const (
 	maxWrites = 12
 	mostSteps = 2500
 )
 
-// corruptedRun runs one corruption, and compares the end with the undisturbed run to determine the outcome. The error
-// describes a violation.
 func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, error) {
 	w, err := r.stateAt(c.Effect)
 	if err != nil {
@@ -68,8 +65,8 @@ func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, err
 	return w.judgeCorruption(r, existing)
 }
 
-// Corrupt records the run of a seed, and then runs one corruption in it. If story is not nil, Corrupt calls it with
-// each line that describes what happens after the corruption.
+// Corrupt records the run of a seed, and then runs one corruption in it. story, if set, receives a line for each event
+// after the corruption.
 func (p *Prepared) Corrupt(seed uint64, c Corruption, story func(string)) (Outcome, error) {
 	r := p.record(seed)
 	if r.result.Err != nil {
@@ -94,7 +91,6 @@ func (r *recording) stateAt(effect int) (*World, error) {
 	return nil, fmt.Errorf("the run has no effect %d", effect)
 }
 
-// judgeCorruption runs a corrupted world until its end, and returns the outcome.
 func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -119,7 +115,7 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 		}
 		most := maxWrites
 		if asks != nil && asks.lose {
-			most *= 10 // Machines may be replaced meanwhile, as requested.
+			most *= 10 // The request may replace machines meanwhile.
 		}
 		if busy := w.checkQuiet(most); busy != nil {
 			return Violated, fmt.Errorf("%w; %w", err, busy)
@@ -150,8 +146,8 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	return Violated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extreme matches an extreme text together with the characters around it. If a condition has such a type, another
-// client has written this condition, and Machinist does not remove it.
+// extreme matches an extreme text with its context. Machinist does not remove conditions with such a type, because
+// another client has written them.
 var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
@@ -162,8 +158,7 @@ func withoutExtremes(e End) End {
 	return out
 }
 
-// checkQuiet checks a world in which processes wait for a repair. It returns an error if the processes do too much
-// during this time.
+// checkQuiet checks a world in which processes wait for a repair. They must not do too much meanwhile.
 func (w *World) checkQuiet(most int) error {
 	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
 	if err := w.runFor(shortWatch); err != nil {
@@ -176,23 +171,24 @@ func (w *World) checkQuiet(most int) error {
 		}
 	}
 	if n > most {
-		return fmt.Errorf("%d writes and calls in %s of waiting: %s", n, shortWatch, w.oracle.lastWrites(control, target))
+		return fmt.Errorf("%d writes and cloud calls within %s while the processes only wait: %s", n, shortWatch,
+			w.oracle.lastWrites(control, target))
 	}
 	if n := w.steps - steps; n > mostSteps {
-		return fmt.Errorf("%d steps in %s of waiting", n, shortWatch)
+		return fmt.Errorf("%d steps within %s while the processes only wait", n, shortWatch)
 	}
 	return nil
 }
 
-// lost returns an instance that was lost although its machine is still wanted, or "" if there is none. During the
-// deletion of machines, the order of actions decides which instances are deleted. In this case, lost compares the
-// number of created instances with the undisturbed run.
+// lost returns an instance that was lost although its machine is still wanted, or "". During the deletion of machines,
+// the order of actions decides which instances are deleted. Then lost compares the number of created instances with the
+// undisturbed run.
 func (w *World) lost(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
-		// A machine may get an instance in one order of actions, but be deleted before that in another order.
+		// In another order of actions, a machine may be deleted before it gets an instance.
 		most := max(r.result.Made, r.end.everMade())
 		if made := w.cloud.madeInAll(); made > most && r.scenario.MayDiffer == nil && r.scenario.Group == Lifecycle {
-			return fmt.Sprintf("one of %d, but %d are enough", made, most)
+			return fmt.Sprintf("one of %d created instances, although %d are enough", made, most)
 		}
 		return ""
 	}
@@ -204,20 +200,19 @@ func (w *World) lost(r *recording, existing map[string]bool) string {
 	return ""
 }
 
-// losesAnyway reports whether the world can create as many instances even without the corruption. The other worlds
-// differ only in the order of actions, because any write can change this order.
+// losesAnyway reports whether the world can create as many instances without the corruption. Any write can change the
+// order of actions, so other orders are tried.
 func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether the world can reach the same end even without the corruption. The other worlds differ
-// only in the order of actions.
+// endsAnyway reports whether the world can reach the same end without the corruption, in another order of actions.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
 
-// inAnotherOrder runs several worlds without the corruption. These worlds start in the same state and continue with
-// different orders of actions. inAnotherOrder reports whether a condition is true at the end of any of them.
+// inAnotherOrder runs worlds without the corruption from the same state, in other orders of actions. inAnotherOrder
+// reports whether the condition holds at the end of any of them.
 func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false
@@ -238,7 +233,6 @@ func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	return false
 }
 
-// comparable removes from an end the lines that may differ between runs.
 func (r *recording) comparable(e End) End {
 	e = withoutExtremes(e)
 	if f := r.scenario.MayDiffer; f != nil {
@@ -247,8 +241,8 @@ func (r *recording) comparable(e End) End {
 	return e
 }
 
-// leaked returns an instance without a machine, or "" if there is none. leaked ignores an instance if it has no
-// machine in the undisturbed run either.
+// leaked returns an instance without a machine, or "". leaked ignores an instance that has no machine in the
+// undisturbed run either.
 func (w *World) leaked(r *recording) string {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" || w.oracle.machines[in.owner()] != nil || r.end.cloud.byID(in.ProviderID) != nil &&
@@ -260,8 +254,8 @@ func (w *World) leaked(r *recording) string {
 	return ""
 }
 
-// reportedProblems returns the conditions and events that report a problem. These are the warning events since the
-// corruption, and the failing conditions that the end of the undisturbed run does not have.
+// reportedProblems returns the warning events since the corruption, and the failing conditions that the undisturbed run
+// does not end with.
 func (w *World) reportedProblems(end *World) string {
 	usual := end.failingConditions()
 	var out []string
@@ -276,7 +270,6 @@ func (w *World) reportedProblems(end *World) string {
 	return strings.Join(out, ", ")
 }
 
-// failingConditions returns the conditions of Machinist's objects that report a problem.
 func (w *World) failingConditions() map[string]bool {
 	out := map[string]bool{}
 	for _, gvk := range corruptible[InControl] {
@@ -295,7 +288,6 @@ func (w *World) failingConditions() map[string]bool {
 	return out
 }
 
-// goodStatus returns the status that a condition has if there is no problem.
 func goodStatus(condition string) metav1.ConditionStatus {
 	switch condition {
 	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
@@ -305,11 +297,11 @@ func goodStatus(condition string) metav1.ConditionStatus {
 	return metav1.ConditionTrue
 }
 
-// isRepaired reports whether the field has its value from before the corruption, or the value at the end of the
-// undisturbed run.
+// isRepaired reports whether the field has its value from before the corruption, or from the end of the undisturbed
+// run.
 func (w *World) isRepaired(r *recording) bool {
 	now := w.valueOf(w.corrupted.Field)
-	if w.corrupted.Field.Kind == "Lease" { // Its holder writes the whole Lease again.
+	if w.corrupted.Field.Kind == "Lease" { // The holder writes the whole Lease again.
 		return !sameValue(now, w.corrupted.after)
 	}
 	return sameValue(now, w.corrupted.before) || sameValue(now, r.end.valueOf(w.corrupted.Field))

@@ -13,30 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Corruptions is a sweep of corruptions. In some states of each scenario, the sweep changes each field of each object
-// in each way.
+// Corruptions is a sweep of corruptions. In some states of each scenario, it changes each field of each object in each
+// way.
 type Corruptions struct {
 	Scenarios []Scenario
-	// Budget is the number of corruptions to run in all scenarios together. 0 means all corruptions.
+	// Budget is the number of corruptions in all scenarios together. 0 means all.
 	Budget int
-	// States is the number of states of each scenario in which corruptions happen, in addition to the first and the last
-	// state.
+	// States is the number of states of each scenario with corruptions, in addition to the first and the last state.
 	States  int
 	Seed    uint64
 	Workers int
-	// Only is a pattern for the names of fields in reports. The sweep changes only matching fields. nil means all fields.
+	// Only is a pattern for the names of fields in reports. Nil means all fields.
 	Only *regexp.Regexp
-	// Progress is called from time to time. It may be nil.
+	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
+	// Enough, if set, ends the sweep early by returning true for the failures so far.
 	Enough func([]Failure) bool
 }
 
-// candidate is a possible corruption with the keys by which the candidates are sorted.
 type candidate struct {
 	Corruption
 	group string
-	// chance, from 0 to 1, orders the candidates of a group. chance is a hash of the corruption.
+	// chance, from 0 to 1, orders the candidates of a group. The value is a hash of the corruption.
 	chance float64
 	rank   float64
 }
@@ -103,9 +101,9 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// candidates returns the undisturbed run of the scenario with index i, and the possible corruptions of this run.
-// The corruptions are sorted so that the first n of them are an even sample, for every n. The list begins with one
-// corruption for each combination of field and way. In each scenario, these combinations have another order.
+// candidates returns the undisturbed run of a scenario and its possible corruptions. The first n of them are an even
+// sample, for every n. The list begins with one corruption for each combination of field and way, in another order for
+// each scenario.
 func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
 	p, err := s.Scenarios[i].Prepare(scheme)
 	if err != nil {
@@ -145,8 +143,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			}
 		}
 	}
-	// Within a group, states and objects are in random order. The order of the groups depends on the index of the
-	// scenario.
+	// Within a group, states and objects are in random order. The order of the groups depends on the scenario.
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.chance, b.chance))
 	})
@@ -162,7 +159,6 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 	return r, all, nil
 }
 
-// goldenRatio is a factor for the offsets of the scenarios, which are then evenly distributed.
 const goldenRatio = 0.6180339887498949
 
 func modf(x float64) (whole int, part float64) {
@@ -170,8 +166,7 @@ func modf(x float64) (whole int, part float64) {
 	return whole, x - float64(whole)
 }
 
-// states returns the effects of n states that are evenly distributed over the run. The first and the last state are
-// added.
+// states returns the effects of n states that are evenly distributed over the run, and the first and the last state.
 func (r *recording) states(n int) (out []int) {
 	if len(r.points) > 0 {
 		for i := range n + 1 {
@@ -181,8 +176,7 @@ func (r *recording) states(n int) (out []int) {
 	return append(slices.Compact(out), AtEnd)
 }
 
-// pathsOf returns the paths of all fields that occur in an object, in other objects of its kind, or in its earlier
-// versions.
+// pathsOf returns the paths of all fields in an object, in other objects of its kind, or in its earlier versions.
 func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {

@@ -13,16 +13,14 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longest is the length of an extreme text. This is the maximum length of a name in Kubernetes.
+// longest is the length of an extreme text, and the maximum length of a name in Kubernetes.
 const longest = 253
 
-// newValue returns the new value of a field, and also returns whether the field is removed, and whether such a change
-// is possible.
+// newValue returns the new value of a field, whether the field is removed, and whether the change is possible.
 func (w *World) newValue(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
 	now, ok := valueAt(o.content, path)
 	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
-		// If this object does not have the field, the new value can come from another object or from an earlier
-		// version.
+		// If the object lacks the field, the value can come from another object or from an earlier version.
 		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
 			return nil, false, false
 		}
@@ -66,7 +64,6 @@ func emptied(now any) (any, bool) {
 	return nil, false
 }
 
-// ofAnother returns the value of the first other object of the same kind that has a different value.
 func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	for _, other := range all {
 		if other.Cluster != o.Cluster || other.Kind != o.Kind ||
@@ -80,7 +77,6 @@ func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// earlierValue returns the most recent earlier value of the field that differs from the current value.
 func earlierValue(o stored, path []string, now any) (any, bool) {
 	if o.earlierVersions == nil {
 		return nil, false
@@ -97,7 +93,6 @@ func earlierValue(o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// duration matches durations in the format of Go's package time.
 var duration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|ns))+$`)
 
 func isTime(text string) bool {
@@ -138,7 +133,6 @@ func lowest(now any) (any, bool) {
 	return nil, false
 }
 
-// schemas returns the schemas of Machinist's kinds.
 var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps {
 	out := map[string]*apiextensionsv1.JSONSchemaProps{}
 	for _, d := range manifests.CRDs() {
@@ -147,8 +141,8 @@ var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps 
 	return out
 })
 
-// otherOf returns one of the values that the schema lists for a field: the n-th value after the current one. otherOf
-// also knows the possible statuses of the conditions of a Node.
+// otherOf returns the n-th possible value after the current one, if the schema lists the values of the field. otherOf
+// also knows the possible statuses of Node conditions.
 func otherOf(kind string, path []string, now any, n int) (any, bool) {
 	text, ok := now.(string)
 	if !ok {

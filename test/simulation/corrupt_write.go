@@ -13,23 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// corrupted is the corruption of a run together with its effects, or nil if the run has no corruption.
 type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// at is the time of the corruption on the clock of the world. waived is true if a rule was not applied because of the
-	// corruption.
+	// at is the time of the corruption. waived means that a rule was not applied because of it.
 	at     time.Time
 	waived bool
-	// events contains the reasons of the warning events since the corruption.
 	events []string
 }
 
-// errNoSuchField says that the field does not exist, or that it cannot be changed in this way.
 var errNoSuchField = errors.New("the field does not exist or cannot be changed in this way")
 
-// refusedError says that an API server has rejected a corruption.
 type refusedError struct{ error }
 
 func (c *corrupted) noteEvent(kind, reason string) {
@@ -38,7 +33,6 @@ func (c *corrupted) noteEvent(kind, reason string) {
 	}
 }
 
-// allows reports whether the corrupted field requests something that a rule normally forbids.
 func (c *corrupted) allows(rule string, now time.Time) bool {
 	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.lose) ||
 		c.asks.onlySoon && now.Sub(c.at) > soonAfter {
@@ -48,13 +42,12 @@ func (c *corrupted) allows(rule string, now time.Time) bool {
 	return true
 }
 
-// permits reports whether the request of the corrupted field has a given property.
 func (c *corrupted) permits(what func(*meaning) bool) bool {
 	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
 }
 
-// corrupt changes a field with all permissions. The API server applies its complete admission to the change. If dry is
-// set, corrupt only checks whether the change is possible.
+// corrupt changes a field with all permissions, subject to the API server's admission. With dry, it only checks whether
+// the change is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
 	all, err := w.stored()
 	if err != nil {
@@ -97,7 +90,6 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	return w.write(o.Cluster, next, c.Field.Path[0] == "status", dry)
 }
 
-// write writes the content of an object with the permissions of an administrator.
 func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	server := w.serverOf(cluster)
 	object, hand, revision := asObject(next), w.hand(server), server.Revision()
@@ -116,7 +108,7 @@ func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return refusedError{err}
 	case err != nil:
-		// If the content is malformed, the decoder of the API server rejects it before the admission.
+		// The decoder of the API server rejects malformed content before admission.
 		if strings.Contains(err.Error(), "unmarshal") || strings.Contains(err.Error(), "cannot convert") {
 			return refusedError{err}
 		}
@@ -127,7 +119,6 @@ func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	return nil
 }
 
-// retag changes the tags of an instance.
 func (w *World) retag(providerID string, tags content) {
 	in := w.cloud.byID(providerID)
 	in.madeFor = in.owner()

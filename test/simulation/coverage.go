@@ -11,7 +11,7 @@ import (
 
 // PlanReport is the result of a sweep of plans.
 type PlanReport struct {
-	// Variants is the number of undisturbed runs, and Effects is the number of their effects. PossibleSingles is the
+	// Variants is the number of undisturbed runs, and Effects the number of their effects. PossibleSingles is the
 	// number of possible plans with one fault.
 	Variants, Effects, PossibleSingles int
 	Singles, Pairs                     int
@@ -21,14 +21,13 @@ type PlanReport struct {
 	Took                               time.Duration
 }
 
-// Coverage contains a Cell for each scenario and fault. The Cell counts the effects that can have the fault, and the
-// effects that had the fault.
+// Coverage counts, for each scenario and fault, the effects that can have the fault and those that had it.
 type Coverage map[string]map[string]*Cell
 
-// Cell counts faults: All is the number of possible faults, and Done is the number of faults that have happened.
+// Cell counts faults: All are possible, and Done have happened.
 type Cell struct{ Done, All int }
 
-// family returns the name of a fault for tables. For a frozen or relisted cache, the name does not contain the kind.
+// family returns the name of a fault for tables and omits the kind of a frozen or relisted cache.
 func (f Fault) family() string {
 	for _, word := range []string{frozen, relisted} {
 		if strings.HasPrefix(string(f), word) {
@@ -56,8 +55,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults as a table. Each row is one scenario. Each cell contains the share of
-// effects that had the fault, among the effects that can have it.
+// Table returns the coverage by single faults as a table with a row for each scenario. A cell contains the share of the
+// possible effects that had the fault.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {
@@ -87,26 +86,27 @@ func (c Coverage) Table() string {
 	return out.String()
 }
 
-// impossibleFaults describes the faults that are impossible. No column of the table counts them.
-const impossibleFaults = `plans: the following are not faults. After a read: a crash (it equals one before the next effect),
-  a lost or late answer, or a request in flight, because a read changes nothing. A conflict of a creation, a read or
-  a deletion without a version. A denial of reading bootstrap tokens (a provider without this permission creates
-  none). The creation of a token in flight (Kubernetes removes it by a controller that is not in the world). A frozen
-  or lost watch of a kind that the process does not cache.
+// impossibleFaults describes the faults that cannot happen. No column of the table counts them.
+const impossibleFaults = `plans: these faults are impossible or have no effect:
+  - after a read, a crash (it equals a crash before the next effect), a lost or late response, or a request in flight
+  - a conflict of a creation, of a read, or of a deletion without a version
+  - a denial of reading bootstrap tokens (a provider without this permission creates none)
+  - the creation of a token in flight (the controller of Kubernetes that would remove the token is not in the world)
+  - a frozen or lost watch of a kind that the process does not cache
 `
 
 // String returns the report as text.
 func (r PlanReport) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out,
-		"plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s",
+		"plans: share of the possible effects that had each fault, for each scenario (%d undisturbed runs)\n%s%s",
 		r.Variants, r.Coverage.Table(), impossibleFaults)
 	switch left := r.PossibleSingles - r.Singles; {
 	case left > 0 && len(r.Failures) > 0:
 		fmt.Fprintf(&out, "plans: %d single faults were not tried, because this is a sample or violations ended it\n", left)
 	case left > 0:
 		fmt.Fprintf(&out,
-			"plans: %d single faults were not tried, because this is an even sample; --full omits only some of caches\n", left)
+			"plans: %d single faults were not tried, because of sampling; --full omits only faults of caches\n", left)
 	}
 	fmt.Fprintf(&out,
 		"plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",

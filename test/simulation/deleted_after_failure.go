@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// failureScenarios returns scenarios in which a machine fails before its deletion begins.
 func failureScenarios() []Scenario {
 	return []Scenario{
 		{Name: "vanished-with-hook", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
@@ -21,9 +20,8 @@ func failureScenarios() []Scenario {
 	}
 }
 
-// vanishesWithHook returns a script with a rollout. During the rollout, a hook delays the deletion of a machine whose
-// instance no longer exists. The hook is removed only after the rollout has finished, so the rollout must not wait for
-// this machine.
+// vanishesWithHook rolls out a fleet while a hook delays the deletion of a machine without an instance. The hook
+// remains until the rollout has finished, so the rollout must not wait for this machine.
 func vanishesWithHook(r *rand.Rand) []Action {
 	const owner = "person"
 	i := r.IntN(3)
@@ -63,8 +61,6 @@ func vanishesWithHook(r *rand.Rand) []Action {
 	}), release.waitFor("the rollout is complete", rolled)}
 }
 
-// retriesLimited returns an action that creates a health check. The health check limits the number of consecutive
-// replacements.
 func retriesLimited(n int32) Action {
 	check := checkOf("100%", deployment)
 	return Action{Name: check.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -80,13 +76,12 @@ func retriesLimited(n int32) Action {
 	}}
 }
 
-// mostRetries is the maximum number of machines that may be created one after another without joining. It allows
-// the replacement of the first machine, one retry, and one more machine for each count that a restart or a former
-// leader loses.
+// mostRetries limits the machines that are created in succession without joining. mostRetries allows the first
+// replacement, one retry, and one more machine for each count that a restart or a former leader loses.
 const mostRetries = 5
 
-// retriesFail returns a script in which the replacements of a machine never join. Then the cause is fixed and the
-// failed machine is deleted.
+// retriesFail replaces a machine by machines that never join. Then the cause is fixed and the failed machine is
+// deleted.
 func retriesFail(*rand.Rand) []Action {
 	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 	return slices.Concat([]Action{
@@ -107,15 +102,12 @@ func retriesFail(*rand.Rand) []Action {
 	}, lasting(7)) // A machine that has run for an hour ends the series of retries.
 }
 
-// mostFailing is the maximum number of machines that may be created in two and a half hours for a fleet of one machine
-// that never joins. The fleet creates the first machine, then three replacements, and then one machine in each of
-// the next two hours. A restart and a former leader may each lose one count, which causes one more machine. A new
-// process knows from a condition that the set has stopped. If a client removes this condition, there are three
-// more machines.
+// mostFailing limits the machines that a fleet of one may create in two and a half hours if none of them joins. They
+// are the first machine, three replacements, and one more in each of the next two hours. A restart and a former leader
+// may each lose one count, which adds one machine. A client that removes the condition of the stopped set adds three.
 const mostFailing = 11
 
-// replacementsFail returns a script in which the machines of a fleet never join until the image is fixed. The next
-// attempt then joins.
+// replacementsFail creates machines that never join until the image is fixed. The next attempt then joins.
 func replacementsFail() []Action {
 	return slices.Concat([]Action{bootAtOnce(),
 		trouble("machines of image c do not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
@@ -123,7 +115,7 @@ func replacementsFail() []Action {
 	}, lasting(15), []Action{trouble("machines of image c join", func(t *troubles) { t.silent = "" })}, lasting(8))
 }
 
-// mayRetry checks the number of machines that were created and did not join, in scenarios that limit retries.
+// mayRetry limits the machines that were created and did not join, in scenarios that limit retries.
 func (o *oracle) mayRetry() {
 	if t := &o.world.cloud.troubles; t.mostSilent > 0 && t.madeSilent > t.mostSilent {
 		o.breach("retries", "%d machines in a row that had not joined were replaced", t.madeSilent-1)

@@ -17,12 +17,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Disruptions is the group of scenarios in which machines are replaced or changed under disruption budgets. None of
-// them scales down.
+// Disruptions is the group of scenarios that replace or change machines under disruption budgets, without scaling down.
 const Disruptions Group = "disruption"
 
-// oldAge is the age of the machines that must expire in these scenarios. expireAfter is the maximum age of a machine. A
-// run is too short for the replacements to reach that age.
+// oldAge is the age of the machines that must expire, and expireAfter the maximum age. A run is too short for the
+// replacements to reach it.
 const (
 	oldAge      = 25 * time.Hour
 	expireAfter = 24 * time.Hour
@@ -58,8 +57,8 @@ func disruptionScenarios() []Scenario {
 	}
 }
 
-// overlapping returns a script in which three deployments roll out at the same time, under two budgets that share
-// machines. During the rollouts, one budget becomes smaller and the other one is deleted.
+// overlapping rolls out three deployments at the same time, under two budgets that share machines. Meanwhile, one
+// budget becomes smaller and the other one is deleted.
 func overlapping(r *rand.Rand) []Action {
 	actions := []Action{rollNamed(deployment), rollNamed("api"), rollNamed("jobs"),
 		setBudget(budget("all", "1")).after(upTo(r, 40*time.Second)), dropBudget("front").after(upTo(r, time.Minute))}
@@ -69,8 +68,7 @@ func overlapping(r *rand.Rand) []Action {
 	return actions
 }
 
-// pausing returns a script in which a fleet is paused before or during a rollout. During the pause, the fleet is scaled
-// and a machine is deleted. The pause ends after that.
+// pausing pauses a fleet before or during a rollout. During the pause, the fleet is scaled and a machine is deleted.
 func pausing(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(upTo(r, 20*time.Second))}
 	if r.IntN(2) == 0 {
@@ -84,9 +82,8 @@ func pausing(r *rand.Rand) []Action {
 		[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)})
 }
 
-// scalingDuringReplacement returns a script in which a fleet is scaled down, while one of its machines must be
-// replaced. The fleet is paused before or during the replacement. The pause ends after the fleet has reached the
-// requested size.
+// scalingDuringReplacement scales down a fleet with a machine that must be replaced. The fleet is paused before or
+// during the replacement, until it has the requested size.
 func scalingDuringReplacement(r *rand.Rand) []Action {
 	begin := []Action{setBudget(paused()), replace(r.IntN(3)).after(5 * time.Second)}
 	if r.IntN(2) == 0 {
@@ -109,8 +106,7 @@ func scalingDuringReplacement(r *rand.Rand) []Action {
 		}))
 }
 
-// inWindows returns a script with a rollout that may proceed only inside, or only outside, some windows of a few
-// minutes.
+// inWindows rolls out a fleet only inside, or only outside, some windows of a few minutes.
 func inWindows(r *rand.Rand) []Action {
 	apply := []v1beta1.DisruptionApply{v1beta1.ApplyInside, v1beta1.ApplyOutside}[r.IntN(2)]
 	closed := budget("closed", "0", func(b *v1beta1.MachineDisruptionBudget) {
@@ -121,9 +117,8 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(upTo(r, 4*time.Minute))}
 }
 
-// breaking returns a script with two deployments. During a pause, half of their machines become unhealthy. At the same
-// time, machines become outdated or too old, one machine must be replaced, or one machine must not be disrupted. Most
-// of the unhealthy machines recover.
+// breaking makes half of the machines of two deployments unhealthy during a pause. At the same time, other machines
+// become outdated or too old, must be replaced, or must not be disrupted. Most unhealthy machines recover.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
@@ -136,8 +131,8 @@ func breaking(r *rand.Rand) []Action {
 		dropBudget(disruption.PauseBudget).after(longUnhealthy+upTo(r, 2*time.Minute)))
 }
 
-// exchanging returns a script in which the machines of a fleet must be replaced, because they are too old or because of
-// a request. For a while, one of the machines must not be disrupted.
+// exchanging replaces the machines of a fleet because of their age or a request. For a while, one of them must not be
+// disrupted.
 func exchanging(of string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}
@@ -148,8 +143,8 @@ func exchanging(of string) func(*rand.Rand) []Action {
 	}
 }
 
-// updatingPaused returns a script with an update in place. The update is paused directly after the manager has
-// requested that a set hands over machines. The update continues after the fleet was scaled.
+// updatingPaused pauses an update in place right after the manager has requested that a set hands over machines. The
+// update continues after the fleet was scaled.
 func updatingPaused(r *rand.Rand) []Action {
 	return []Action{upgrade("v1.36.4"), setBudget(paused()).waitFor("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
@@ -157,7 +152,6 @@ func updatingPaused(r *rand.Rand) []Action {
 	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)}
 }
 
-// budget returns a disruption budget.
 func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	b.Spec.MaxDisrupted = intstr.Parse(most)
@@ -167,10 +161,8 @@ func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget))
 	return b
 }
 
-// paused returns a budget that permits no voluntary disruption.
 func paused() *v1beta1.MachineDisruptionBudget { return budget(disruption.PauseBudget, "0") }
 
-// forApps returns a change that limits a budget to the machines of some deployments.
 func forApps(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) {
 		b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
@@ -178,12 +170,10 @@ func forApps(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
 	}
 }
 
-// forReasons returns a change that limits a budget to some reasons for disruptions.
 func forReasons(reasons ...v1beta1.DisruptionReason) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) { b.Spec.Reasons = reasons }
 }
 
-// setBudget creates or updates a budget.
 func setBudget(b *v1beta1.MachineDisruptionBudget) Action {
 	return Action{Name: fmt.Sprintf("budget %s allows %s", b.Name, b.Spec.MaxDisrupted.String()),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -205,15 +195,14 @@ func dropBudget(name string) Action {
 	}}
 }
 
-// waitFor delays an action until a condition is true.
 func (d Action) waitFor(what string, is func(*World) bool) Action {
 	d.Name += " once " + what
 	d.After = is
 	return d
 }
 
-// scaled reports whether the deployment has the requested number of machines and all of them are running. More
-// machines are accepted only during a rollout that creates new machines before it deletes old ones.
+// scaled reports whether the deployment has the requested number of machines, all running. A rollout that creates new
+// machines first may have more.
 func scaled(w *World) bool {
 	fleets, _ := w.fleets()
 	f, live, surge := fleets[0], 0, 0
@@ -230,7 +219,6 @@ func scaled(w *World) bool {
 	return live >= f.wanted && live <= min(f.wanted+surge, most)
 }
 
-// withName returns a change that sets the name of a deployment.
 func withName(name string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Name = name
@@ -239,20 +227,18 @@ func withName(name string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// replacedAtOnce permits a deployment to replace all its broken machines at the same time.
+// replacedAtOnce lets a deployment replace all its broken machines at the same time.
 func replacedAtOnce(d *v1beta1.MachineDeployment) {
 	all := intstr.FromString("100%")
 	d.Spec.Remediation.MaxInFlight = &all
 }
 
-// rollNamed returns an action that rolls a deployment to class b.
 func rollNamed(name string) Action {
 	return editNamed(name, fmt.Sprintf("roll %s to class b", name), func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "b"}
 	})
 }
 
-// createSet returns an action that creates a set without a deployment.
 func createSet(name string, replicas int32, class string) Action {
 	return Action{Name: "create set " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := fleet(replicas, class, withName(name))
@@ -262,7 +248,6 @@ func createSet(name string, replicas int32, class string) Action {
 	}}
 }
 
-// expire returns an action after which the old machines of a deployment or set expire.
 func expire(name string) Action {
 	after := &metav1.Duration{Duration: expireAfter}
 	return Action{Name: fmt.Sprintf("machines of %s expire after %s", name, expireAfter),
@@ -279,12 +264,10 @@ func expire(name string) Action {
 		}}
 }
 
-// replace returns an action that marks the machine with index i for replacement.
 func replace(i int) Action {
 	return annotateOne("replace a machine", i, v1beta1.AnnotationReplace, func(*World) string { return "" })
 }
 
-// exempt returns an action that protects the machine with index i from disruption for a time.
 func exempt(i int, d time.Duration) Action {
 	return annotateOne(fmt.Sprintf("do not disrupt a machine for %s", d), i, v1beta1.AnnotationDoNotDisrupt,
 		func(w *World) string { return w.clock.at.Add(d).UTC().Format(time.RFC3339) })
@@ -304,7 +287,6 @@ func annotateOne(name string, i int, key string, value func(*World) string) Acti
 	}}
 }
 
-// disruptionMissing returns the machines that must still be replaced, and the disruptions that still wait for a budget.
 func (w *World) disruptionMissing(fleets []*askedFleet) (missing []string) {
 	for _, m := range w.machines() {
 		f := fleetOf(fleets, metav1.GetControllerOfNoCopy(m))

@@ -13,19 +13,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// drainTime and detachTime are the timeouts for the drain and for the detachment of volumes in scenarios with pods.
+// drainTime and detachTime are the timeouts for drains and volume detachment in scenarios with pods.
 const (
 	drainTime  = 2 * time.Minute
 	detachTime = time.Minute
 )
 
-// drained is a change that sets these timeouts for the machines of a deployment.
 func drained(d *v1beta1.MachineDeployment) {
 	d.Spec.Template.Spec.Timeouts.Drain = &metav1.Duration{Duration: drainTime}
 	d.Spec.Template.Spec.Timeouts.VolumeDetach = &metav1.Duration{Duration: detachTime}
 }
 
-// drainScenarios returns scenarios in which machines with pods are deleted or updated.
 func drainScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return actions }
@@ -43,7 +41,7 @@ func drainScenarios() []Scenario {
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true},
 				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
-			// There are as many pods as nodes, so that each node has one of these pods.
+			// As many pods as nodes, so that each node has one.
 			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spread: true}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
 			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
@@ -66,8 +64,7 @@ func drainScenarios() []Scenario {
 	}
 }
 
-// hangKubelet returns an action after which a kubelet no longer reports. It is the kubelet on the node with the
-// most pods that can be lost. Its instance continues to run.
+// hangKubelet makes a kubelet silent, on the node with the most pods that can be lost. Its instance continues to run.
 func hangKubelet() Action {
 	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var hung *instance
@@ -86,8 +83,7 @@ func hangKubelet() Action {
 	}}
 }
 
-// deleteSilent returns an action that deletes the machines with such kubelets, after the control plane has noticed that
-// they are silent.
+// deleteSilent deletes the machines with silent kubelets, after the control plane has noticed the silence.
 func deleteSilent() Action {
 	silent := func(w *World) (found []client.Object) {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -111,8 +107,7 @@ func deleteSilent() Action {
 		}}
 }
 
-// annotateDeleted returns an action that annotates all machines that are being deleted. The action starts when one of
-// them is being drained or is already deleted.
+// annotateDeleted annotates all machines that are being deleted, when one of them is being drained or already gone.
 func annotateDeleted(key string) Action {
 	return Action{Name: "annotate machines that are being deleted: " + key, After: draining,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -131,15 +126,14 @@ func annotateDeleted(key string) Action {
 		}}
 }
 
-// onceDraining delays an action until any machine is being drained.
 func (d Action) onceDraining() Action {
 	d.Name += " during a drain"
 	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d
 }
 
-// upgraded reports whether all machines have the requested version. onceDraining also accepts this state, because the
-// drain may have ended unseen during a time jump.
+// upgraded reports whether all machines have the requested version. onceDraining also accepts this state, because a
+// drain may end within a time jump.
 func upgraded(w *World) bool {
 	version := ""
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
@@ -152,7 +146,6 @@ func upgraded(w *World) bool {
 		})
 }
 
-// draining reports whether any machine is being drained.
 func draining(w *World) bool {
 	return slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
 		c := findCondition(o.(*v1beta1.Machine), v1beta1.ConditionDrained)

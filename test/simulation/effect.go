@@ -5,21 +5,20 @@ import (
 	"fmt"
 )
 
-// Effect is an action of a process that is visible outside of the process: a write to an API server, a call of the
-// cloud, or a read from an API server without a cache.
+// Effect is an action of a process that is visible from outside: a write to an API server, a call of the cloud, or an
+// uncached read.
 type Effect struct {
-	// N is the number of this effect in the run, in the order of all effects.
+	// N is the number of this effect in the run.
 	N int
-	// Process and Controller name the process and the controller that cause the effect. Controller has the format
-	// process/controller.
+	// Process and Controller name the originators of the effect. Controller has the format process/controller.
 	Process, Controller string
 	// Verb, Kind and Name describe the effect, for example "patch status", "Machine" and "ns/m-1".
 	Verb, Kind, Name string
-	// Reads is true if the effect changes nothing.
+	// Reads means that the effect changes nothing.
 	Reads bool
-	// Versioned is true for a deletion that has a resource version as a precondition.
+	// Versioned means that a deletion has a resource version as a precondition.
 	Versioned bool
-	// Cloud is true if the effect is a call of the cloud.
+	// Cloud means that the effect is a call of the cloud.
 	Cloud bool
 }
 
@@ -29,25 +28,23 @@ func (e Effect) String() string {
 
 // Faults decides which faults happen.
 type Faults interface {
-	// Of returns the fault of the effect that is about to happen, or no fault.
+	// Of returns the fault of the next effect, if any.
 	Of(w *World, e Effect) Fault
 }
 
-// errDead is the error that a crashed process gets for each request. After a crash, no request of the process has an
-// effect.
+// errDead is the error of every request of a crashed process. These requests have no effect.
 var errDead = errors.New("the process is dead")
 
-// errNoAnswer is the error if a request or its answer was lost, or if the connection was refused.
+// errNoAnswer says that a request or its response was lost, or that the connection was refused.
 var errNoAnswer = errors.New("no answer: connection reset")
 
-// do carries out an effect. If the run has a fault for this effect, the fault is applied.
 func (p *Process) do(e Effect, apply func(late bool) error) error {
 	w := p.world
 	if p.dead {
 		return errDead
 	}
 	if err := p.fence(); err != nil && !e.Reads && !e.Cloud {
-		return err // The clients of package process check the fence. For calls of the cloud, package cloud does.
+		return err // Clients check the fence in package process, and cloud calls in package cloud.
 	}
 	e.Process, e.Controller = p.name, w.top().name()
 	if f := w.top(); f != nil {
@@ -94,7 +91,6 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	return err
 }
 
-// die ends the process at once.
 func (p *Process) die() {
 	p.dead = true
 	p.world.crashes++

@@ -18,30 +18,26 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// election elects a leader among several processes with the same name. An election uses the production code for locks
-// and fences, and imitates the elector of client-go. Most runs have no election: a process is the leader until another
-// process replaces it. An election begins when a Lease is changed. The election ends after the same process has led for
-// a while without interruption.
+// election elects a leader among processes with the same name and uses the production code for locks and fences, and
+// imitates the elector of client-go. An election begins when a Lease is changed, and ends after the same process has
+// led for a while. Most runs have no election: a process leads until another one replaces it.
 type election struct {
 	world *World
-	// name is the name of all these processes. If shared is set, they belong to a group and have two Leases.
-	name     string
-	shared   bool
-	electors []*elector
-	// quiet is the time of the last change of the leader. leaderless is the last time at which no process led.
+	// name is the name of all these processes. shared means that they belong to a group and have two Leases.
+	name              string
+	shared            bool
+	electors          []*elector
 	quiet, leaderless time.Time
 	made              int
 }
 
-// elector is one of the processes. It either leads or waits.
 type elector struct {
 	*election
 	identity string
 	fence    *fence.Fence
 	lock     *fence.Lock
-	// leads is true if the elector has won the election.
-	leads bool
-	due   time.Time
+	leads    bool
+	due      time.Time
 
 	record resourcelock.LeaderElectionRecord
 	raw    []byte
@@ -51,15 +47,14 @@ type elector struct {
 const (
 	// retryPeriod equals that of process.Config.
 	retryPeriod = time.Second
-	// undisturbed is the time for which a leader must lead until the election ends. longestElection is the maximum
-	// duration of an election.
+	// undisturbed is how long a leader must lead until the election ends. longestElection limits the duration of an
+	// election.
 	undisturbed, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
-	// leaseGroup is the name of the group to which the providers belong.
+	// leaseGroup is the group of the providers.
 	leaseGroup = "2-shards"
 )
 
-// elect begins an election. At first, the given process leads and has just renewed its Lease. Another process
-// waits for the Lease.
+// elect begins an election. The given process leads and has just renewed its Lease. Another process waits.
 func (w *World) elect(p *Process) error {
 	e := &election{world: w, name: p.name, shared: p.name == Provider, quiet: w.clock.at, leaderless: w.clock.at}
 	leader, waiting := e.candidate(), e.candidate()
@@ -73,12 +68,11 @@ func (w *World) elect(p *Process) error {
 	return nil
 }
 
-// candidate adds a waiting process.
 func (e *election) candidate() *elector {
 	w := e.world
 	c := &elector{election: e, identity: identityOf(e.name, e.made),
 		fence: fence.New(renewDeadline, fenceClock{clock: w.clock})}
-	// The API server does not store the Leases until the first process has acquired them.
+	// The API server stores the Leases only when the first process has acquired them.
 	first := e.made == 0
 	e.made++
 	lease := func(name, holder string) *fence.Lease {
@@ -107,7 +101,7 @@ func (c *elector) observe(r resourcelock.LeaderElectionRecord) bool {
 	return true
 }
 
-// tryAcquireOrRenew acquires or renews the Lease in the same way as LeaderElector.tryAcquireOrRenew of client-go.
+// tryAcquireOrRenew imitates LeaderElector.tryAcquireOrRenew of client-go.
 func (c *elector) tryAcquireOrRenew() bool {
 	now, ctx := c.world.clock.at, context.Background()
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: c.identity,
@@ -141,7 +135,6 @@ func (c *elector) tryAcquireOrRenew() bool {
 	return c.lock.Update(ctx, record) == nil && c.observe(record)
 }
 
-// possible returns the steps of the election that may happen next.
 func (e *election) possible() (out []choice) {
 	if e == nil {
 		return nil
@@ -156,7 +149,6 @@ func (e *election) possible() (out []choice) {
 	return out
 }
 
-// process returns the running process without a successor, or nil if no such process runs.
 func (e *election) process() *Process {
 	for _, p := range e.world.processes {
 		if p.name == e.name && !p.former && !p.dead {
@@ -166,7 +158,7 @@ func (e *election) process() *Process {
 	return nil
 }
 
-// end ends a leader after its fence has closed or its process has ended. The host then starts another process.
+// end ends a leader whose fence has closed or whose process has ended. The host then starts another process.
 func (c *elector) end() {
 	w := c.world
 	w.logf("%s ends: %v", c.identity, c.fence.Check())
@@ -178,7 +170,6 @@ func (c *elector) end() {
 	c.quiet, w.disturbed, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 }
 
-// turn makes one attempt of an elector to lead, and applies the result.
 func (c *elector) turn() error {
 	w := c.world
 	now := w.clock.at
@@ -205,7 +196,6 @@ func (c *elector) turn() error {
 	return nil
 }
 
-// elected starts the process of the elector that has won the election. At this time, no other elector may act.
 func (c *elector) elected() error {
 	w := c.world
 	w.logf("%s is elected", c.identity)
@@ -233,11 +223,10 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// decides reports whether processes with this name need an election before they run again. Otherwise a restart is
+// decides reports whether processes with this name need an election before they run again. Otherwise, a restart is
 // sufficient.
 func (e *election) decides(name string) bool { return e != nil && e.name == name }
 
-// next returns the time at which the next elector makes an attempt.
 func (e *election) next() (at time.Time, waits bool) {
 	if e == nil {
 		return at, false
@@ -250,8 +239,7 @@ func (e *election) next() (at time.Time, waits bool) {
 	return at, waits
 }
 
-// fenceClock is the world's clock in the form that a fence needs. Its timers never fire. This is sufficient, because
-// the fence is checked before each action.
+// fenceClock is the world's clock for a fence. Its timers never fire, because the fence is checked before each action.
 type fenceClock struct {
 	clocks.WithTickerAndDelayedExecution
 	clock *clock
@@ -265,7 +253,6 @@ type noTimer struct{ clocks.Timer }
 
 func (noTimer) Stop() bool { return true }
 
-// leaseClient implements those methods of an API client that a lock needs.
 type leaseClient struct {
 	coordinationclient.LeaseInterface
 	world *World

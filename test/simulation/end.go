@@ -16,11 +16,9 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// End is a description of the final state of a run, but does not contain names and times. The value is the number of
-// times that a line occurs in the description.
+// End describes the final state of a run without names and times. The values count how often each line occurs.
 type End map[string]int
 
-// endOf describes the current state of a world.
 func endOf(w *World) End {
 	end := End{}
 	count := func(parts ...any) { end[strings.TrimSuffix(fmt.Sprintln(parts...), "\n")]++ }
@@ -58,7 +56,7 @@ func endOf(w *World) End {
 	}
 	for _, in := range w.cloud.instances {
 		if !in.trail.givenAway.IsZero() {
-			continue // It remains only if another installation took it before its removal.
+			continue // The object remains only if another installation took it first.
 		}
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
 	}
@@ -67,7 +65,6 @@ func endOf(w *World) End {
 	return end
 }
 
-// classNameOf returns the name of a machine's class, or "" if the machine has an inline class.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef == nil {
 		return ""
@@ -75,8 +72,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return m.Spec.ClassRef.Name
 }
 
-// classFinalizers returns the finalizers of a class if machines use the class. If no machine uses the class,
-// classFinalizers returns nothing, because the finalizers may differ.
+// classFinalizers returns the finalizers of a class that machines use. Unused classes may differ, so they have none
+// here.
 func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
@@ -86,12 +83,12 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	return nil
 }
 
-// anyEnd accepts each end. This is necessary in scenarios in which the actions of administrators or of an autoscaler
-// depend on the current state. In these scenarios, other checks decide whether the end is correct.
+// anyEnd accepts each end, for scenarios in which administrators or an autoscaler act depending on the current state.
+// Other checks judge these ends.
 func anyEnd(e End) { clear(e) }
 
-// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted on it,
-// the deployment creates no set for this revision.
+// passedRevisions ignores sets without machines. If a change is reverted early, the deployment creates no set for this
+// revision.
 func passedRevisions(e End) {
 	for line := range e {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
@@ -100,8 +97,8 @@ func passedRevisions(e End) {
 	}
 }
 
-// adoptedOrNot removes lines that depend on whether a set has adopted a machine without an owner. These lines are about
-// the machine, its instance, its Node, and a condition of the set. Settled already checks the numbers of these objects.
+// adoptedOrNot removes the lines that depend on whether a set has adopted a machine without an owner. Settled checks
+// the numbers of these objects.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
@@ -112,8 +109,8 @@ func adoptedOrNot(e End) {
 	withoutCondition("set", v1beta1.ConditionAdoptionSkipped)(e)
 }
 
-// withoutCondition returns a function that removes a condition of a kind from an end. This is useful for conditions
-// that depend on the time at which administrators act.
+// withoutCondition returns a function that removes a condition of a kind, for conditions that depend on when
+// administrators act.
 func withoutCondition(kind, condition string) func(End) {
 	pattern := regexp.MustCompile(regexp.QuoteMeta(condition) + `=[^ \]]+ ?`)
 	return func(e End) {
@@ -138,7 +135,6 @@ func owned(o client.Object) string {
 
 func isDeleting(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
 
-// stableEntries returns the keys and values of labels or annotations that do not contain names, hashes or times.
 func stableEntries(all map[string]string) []string {
 	var out []string
 	for key, value := range all {
@@ -153,8 +149,8 @@ func stableEntries(all map[string]string) []string {
 	return out
 }
 
-// conditions returns the conditions. The result does not contain failures, stalls, pauses and freezes that are
-// over, because their conditions remain only in runs in which the problem occurred.
+// conditions returns the conditions without failures, stalls, pauses and freezes that are over. These remain only in
+// runs in which the problem occurred.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
@@ -174,7 +170,6 @@ func conditions(all []metav1.Condition) []string {
 
 func (e End) clone() End { return maps.Clone(e) }
 
-// difference describes how an end differs from the expected one, and returns "" if both are equal.
 func (e End) difference(from End) string {
 	var out []string
 	for _, line := range slices.Sorted(maps.Keys(from)) {

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Explore records the undisturbed run of a seed, and then runs random plans that are based on this run. In each round,
-// Explore runs a plan with one fault, and then a plan that adds a second fault to it. Explore calls check with each
-// result, and stops when check returns false. The first result is that of the undisturbed run.
+// Explore records the undisturbed run of a seed, and then runs random plans based on it. In each round, it runs a plan
+// with one fault, and then adds a second fault. Explore calls check with each result, beginning with the undisturbed
+// run, and stops when check returns false.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {

@@ -18,19 +18,18 @@ type Fault string
 // These faults concern a single effect.
 const (
 	NoFault Fault = ""
-	// CrashBefore ends the process before the effect. CrashAfter ends the process after the effect.
+	// CrashBefore ends the process before the effect, and CrashAfter after it.
 	CrashBefore Fault = "crash-before"
 	CrashAfter  Fault = "crash-after"
-	// Refused: the process gets an error, and the effect does not happen.
+	// Refused means that the process gets an error, and the effect does not happen.
 	Refused Fault = "refused"
-	// Lost: the process gets an error, but the effect happens.
+	// Lost means that the process gets an error, but the effect happens.
 	Lost Fault = "lost"
-	// Late: the process gets an error, and the effect happens later. Only a call of the cloud can be late. For other
-	// effects, Late has the same meaning as Lost.
+	// Late means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
+	// Other effects are Lost instead.
 	Late Fault = "late"
-	// Conflict returns the error that another client has changed the object in the meantime. Throttled returns the error
-	// that there were too many requests. The error contains the time after which the process may try again. Denied returns
-	// the error that the request is forbidden. In these three cases, the effect does not happen.
+	// Conflict means that another client has changed the object. Throttled means that there were too many requests, and
+	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
 	Conflict  Fault = "conflict"
 	Throttled Fault = "throttled"
 	Denied    Fault = "denied"
@@ -38,32 +37,30 @@ const (
 
 // These faults begin at an effect.
 const (
-	// LongDenied is like Denied, but lasts for deniedFor. It affects all requests of the process with the same
-	// verb and kind.
+	// LongDenied is Denied for deniedFor, for all requests of the process with the same verb and kind.
 	LongDenied Fault = "denied-for-long"
-	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each kind
-	// does not contain the last 1, 3 or 9 changes.
+	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each
+	// kind lacks the last 1, 3 or 9 changes.
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved shows several changes of an object to the process as a single change. It lasts for hiddenFor.
+	// Unobserved shows several changes of an object as one to the process, for hiddenFor.
 	Unobserved Fault = "unobserved"
-	// TimeJumps suspends the hosts of all processes during the effect, so that the time jumps forward for all of them.
+	// TimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
 	TimeJumps Fault = "time-jumps"
-	// ClockBack sets back the wall clock of the process's host. The clock is not corrected later. There is no fault that
-	// sets a clock forward by minutes, because the scenario clocks-differ tests that.
+	// ClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers clocks that
+	// are ahead.
 	ClockBack Fault = "clock-back"
-	// InFlight: the process loses its Lease while this request is in flight. The next leader works for a while, and then
-	// the request arrives. The closed fence of the process rejects all its later requests.
+	// InFlight means that the process loses its Lease while this request is in flight. The next leader works for a
+	// while before the request arrives. The closed fence rejects all later requests of the process.
 	InFlight Fault = "in-flight"
-	// TwoLeaders suspends the host of the process directly before the effect. Meanwhile, another process becomes the
-	// leader and works for a while. After that, the first process continues with its old knowledge. The first process may
-	// still write and call the cloud, until the fence of its Lease closes.
+	// TwoLeaders suspends the host of the process before the effect, while another process becomes the leader and
+	// works. The first process then continues with its old knowledge. This process may write and call the cloud until
+	// its fence closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted are prefixes of the names of two groups of faults. Each of these names ends with a kind. For
-	// frozenFor, the process receives no changes of objects of this kind. After the fault frozen, the process
-	// receives the missed changes. After the fault relisted, the process receives a new list.
+	// frozen and relisted are prefixes of faults that end with a kind. For frozenFor, the process receives no changes
+	// of this kind. Then it receives the missed changes after frozen, or a new list after relisted.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -75,20 +72,19 @@ const (
 	frozenFor = 40 * time.Second
 	jump      = 5 * time.Minute
 	setBack   = 2 * time.Minute
-	// renewDeadline and leaseDuration are the same as in process.Config. For renewDeadline, a suspended leader may still
-	// consider itself the leader. After leaseDuration, another process is elected. inFlight is the time for which a
-	// request is in flight.
+	// renewDeadline and leaseDuration equal those of process.Config. A suspended leader may consider itself the leader
+	// for renewDeadline. Another process is elected after leaseDuration. inFlight is how long a request is in flight.
 	renewDeadline = 10 * time.Second
 	leaseDuration = 15 * time.Second
-	// fencedWait is the time for which a process still exists after its fence has closed.
+	// fencedWait is how long a process exists after its fence has closed.
 	fencedWait = 3 * time.Second
 	inFlight   = 20 * time.Second
-	// retryAfter is the time that a throttled client must wait before it tries again.
+	// retryAfter is how long a throttled client must wait.
 	retryAfter = 5 * time.Second
 )
 
-// faultsOf returns the faults that an effect can have in random runs. There is no crash after a read, because it equals
-// a crash before the next effect.
+// faultsOf returns the faults that an effect can have in random runs. A crash after a read equals a crash before the
+// next effect, so it is left out.
 func faultsOf(e Effect) []Fault {
 	switch {
 	case e.Reads:
@@ -99,21 +95,19 @@ func faultsOf(e Effect) []Fault {
 	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
 }
 
-// everyFaultOf returns all faults that an effect can have in a plan. cached contains the kinds that the process caches.
+// everyFaultOf returns all faults that an effect can have in a plan. cached contains the kinds in the process's cache.
 func everyFaultOf(e Effect, cached []string) []Fault {
 	out := append(faultsOf(e), Throttled, Restart1, Restart3, Restart9, Unobserved, TimeJumps, ClockBack, TwoLeaders)
-	// This read has no permission error, because the permission to read tokens does not change during a run. If a provider
-	// does not have this permission, it creates no tokens.
+	// The permission to read tokens does not change during a run. A provider without it creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
-	// A creation, a read, or a deletion without a resource version cannot conflict with another write, because it
-	// has no precondition.
+	// Creations, reads, and deletions without a resource version have no precondition, so they cannot conflict.
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
-	// A bootstrap token may arrive after its machine has joined. In a real cluster, a controller of Kubernetes removes the
-	// token when it expires. The world does not have this controller.
+	// A late bootstrap token may outlive the join of its machine. In a real cluster, Kubernetes removes it when it
+	// expires. The world has no such controller.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
 		out = append(out, InFlight)
 	}
@@ -123,7 +117,6 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	return out
 }
 
-// inject does what a fault requires before the effect happens.
 func (p *Process) inject(f Fault, e Effect) {
 	w := p.world
 	switch f {
@@ -169,7 +162,6 @@ func (p *Process) freeze(kind string, lost bool) {
 	}
 }
 
-// faultsLast reports whether any fault that began at an earlier effect still lasts.
 func (w *World) faultsLast() bool {
 	if w.election != nil {
 		return true
@@ -187,7 +179,7 @@ func (w *World) faultsLast() bool {
 	return false
 }
 
-// denial describes requests that a process is not permitted to send for some time.
+// denial describes requests that a process may not send for some time.
 type denial struct {
 	verb, kind string
 	until      time.Time
@@ -202,7 +194,6 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// errorOf returns the error of an effect if the effect does not happen. Otherwise it returns nil.
 func (p *Process) errorOf(f Fault, e Effect) error {
 	if err := p.world.webhookRefuses(e); err != nil {
 		return err

@@ -17,7 +17,6 @@ const (
 	deployment = "web"
 )
 
-// classes creates all classes that fleets use. One of these classes has a bootstrap token in its user data.
 func classes(ctx context.Context, c client.Client) error {
 	for _, name := range []string{"credentials", "plain", "token"} {
 		if err := c.Create(ctx, secretOf(name)); err != nil {
@@ -33,7 +32,6 @@ func classes(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// fleet returns a deployment to create.
 func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 	d.Spec.Replicas = &replicas
@@ -46,12 +44,10 @@ func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployme
 	return d
 }
 
-// edit returns an action in which an administrator changes the deployment.
 func edit(name string, change func(*v1beta1.MachineDeployment)) Action {
 	return editNamed(deployment, name, change)
 }
 
-// editNamed returns an action in which an administrator changes the deployment with the given name.
 func editNamed(which, name string, change func(*v1beta1.MachineDeployment)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{}
@@ -87,7 +83,6 @@ func remove() Action {
 	}}
 }
 
-// kill returns an action that ends a process at a time at which the process may be idle.
 func kill(process string) Action {
 	return Action{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
@@ -99,7 +94,6 @@ func kill(process string) Action {
 	}}
 }
 
-// deleteMachine returns an action that deletes the machine with index i among the existing machines.
 func deleteMachine(i int) Action {
 	return Action{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
@@ -113,8 +107,6 @@ func deleteMachine(i int) Action {
 	}}
 }
 
-// breakInstance returns an action that removes an instance. The instance is the one with index i among those whose
-// Nodes are Ready.
 func breakInstance(i int) Action {
 	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
@@ -135,8 +127,8 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recorded returns the instances that are recorded in the status of their Machines. If an instance vanishes before
-// it is recorded, its Node may remain, because it is not known to which machine the Node belongs.
+// recorded returns the instances in the status of their Machines. If an instance vanishes before it is recorded, its
+// Node may remain, because its machine is unknown.
 func (w *World) recorded() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -154,20 +146,17 @@ func pause(paused bool) Action {
 	return edit(fmt.Sprintf("paused: %t", paused), func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused })
 }
 
-// label returns an action that changes a label of the machines. This needs no rollout.
 func label(value string) Action {
 	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Labels["tier"] = value
 	})
 }
 
-// upgrade returns an action that changes the version. If the strategy is an update in place, the cloud updates the
-// instances.
+// upgrade returns an action that changes the version. With updates in place, the cloud updates the instances.
 func upgrade(version string) Action {
 	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
 }
 
-// onceThereIs delays an action until n objects of a kind, or n instances, exist.
 func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
 	d.After = func(w *World) bool {

@@ -12,10 +12,9 @@ import (
 	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// forceDeleteScenarios returns scenarios in which a Machine is deleted before its instance. In the first scenario, the
-// machine is force-deleted while the cloud refuses to delete instances. The orphan collection removes the remaining
-// instance and Node after the cloud accepts deletions again. In the second scenario, an administrator removes the
-// finalizer after the cloud has accepted the deletion. The Node is then deleted.
+// forceDeleteScenarios returns scenarios in which a Machine is deleted before its instance. In the first one, the
+// machine is force-deleted while the cloud refuses to delete instances, and the orphan collection removes the rest
+// later. In the second one, an administrator removes the finalizer after the cloud has accepted the deletion.
 func forceDeleteScenarios() []Scenario {
 	force := annotateDeleted(v1beta1.AnnotationForceDelete)
 	force.After = nil
@@ -31,7 +30,7 @@ func forceDeleteScenarios() []Scenario {
 	}
 }
 
-// stripDeleting returns an action that removes the finalizers of a machine while the cloud deletes its instance.
+// stripDeleting returns an action that removes a machine's finalizers while the cloud deletes its instance.
 func stripDeleting() Action {
 	const name = "remove the finalizers of a machine that is being deleted"
 	going := func(w *World) (all []*v1beta1.Machine) {
@@ -64,7 +63,6 @@ func stripDeleting() Action {
 		}}
 }
 
-// forced reports whether there is a record that the owner of an instance was force-deleted.
 func (w *World) forced(owner uid) bool {
 	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
 		record := o.(*corev1.ConfigMap)
@@ -86,14 +84,14 @@ func (w *World) forced(owner uid) bool {
 	return false
 }
 
-// leftByForce reports whether a machine is an exception to I1. A force-deleted machine may be deleted before its
-// instance, as soon as a record lists what may remain.
+// leftByForce reports whether a machine is an exception to I1. A force-deleted machine may go before its instance once
+// a record lists what may remain.
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
 	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }
 
-// leftByForce returns the numbers of instances and Nodes that remain after force-deletions. If the orphan collection
-// runs, both numbers are 0, because the orphan collection removes these objects.
+// leftByForce returns how many instances and Nodes remain after force-deletions. The orphan collection, if it runs,
+// removes them.
 func (w *World) leftByForce() (instances, nodes int) {
 	if w.safety.optionalReconcilers.has(Orphans) {
 		return 0, 0

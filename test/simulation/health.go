@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// HealthChecks is the group of scenarios with silent kubelets and with unreachable clusters. One kubelet is silent, or
-	// many are silent at the same time.
+	// HealthChecks is the group of scenarios with silent kubelets and unreachable clusters.
 	HealthChecks Group = "health"
 	// Safety is the group of scenarios with objects that must not be touched or created: orphans, frozen fleets, marked
 	// machines, and certificates.
@@ -58,8 +57,6 @@ func safetyScenarios() []Scenario {
 	}...)
 }
 
-// silence returns an action that makes a kubelet silent. The kubelet is the one with index i among those whose Nodes
-// are Ready.
 func silence(i int) Action {
 	return Action{Name: "a kubelet becomes silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
@@ -79,7 +76,6 @@ func silence(i int) Action {
 	}}
 }
 
-// revive returns an action after which all silent kubelets report again, except for the given number of them.
 func revive(but int) Action {
 	return Action{Name: fmt.Sprintf("kubelets report again, except %d", but),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -95,11 +91,9 @@ func revive(but int) Action {
 		}}
 }
 
-// check returns an action that creates a MachineHealthCheck. The health check equals the built-in policy, except for
-// maxUnhealthy.
+// check returns an action that creates a MachineHealthCheck. Except for maxUnhealthy, it equals the built-in policy.
 func check(maxUnhealthy string) Action { return checkOf(maxUnhealthy, deployment) }
 
-// checkOf returns an action that creates a MachineHealthCheck for the machines of some deployments.
 func checkOf(maxUnhealthy string, apps ...string) Action {
 	return Action{Name: "create a health check with maxUnhealthy " + maxUnhealthy,
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -117,9 +111,8 @@ func checkOf(maxUnhealthy string, apps ...string) Action {
 		}}
 }
 
-// skew returns an action that restarts a process on a host whose clock is wrong. The clock is also wrong after later
-// restarts of the process. A clock never jumps forward while a process runs, because the process measures durations
-// with a monotonic clock.
+// skew returns an action that restarts a process on a host with a wrong clock. The clock stays wrong. A clock never
+// jumps forward while a process runs, because the process measures durations with a monotonic clock.
 func skew(process string, ahead time.Duration) Action {
 	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -132,9 +125,8 @@ func skew(process string, ahead time.Duration) Action {
 		}}
 }
 
-// differingClocks returns the script of silences with an additional process whose clock is wrong. The clock is ahead or
-// behind by more than the time for which a node may be silent. The clock is wrong from the beginning, or becomes wrong
-// after a node has become silent.
+// differingClocks is silences with a process whose clock is wrong by more than the health timeout, ahead or behind. The
+// clock is wrong from the beginning, or after a node has become silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
@@ -144,12 +136,10 @@ func differingClocks(r *rand.Rand) []Action {
 	return slices.Insert(actions, 1+r.IntN(len(actions)), off.after(upTo(r, 3*time.Minute)))
 }
 
-// upTo returns a random duration that is less than the given one.
 func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most))).Truncate(time.Second)
 }
 
-// silences returns a script in which one or two kubelets become silent, either permanently or for a while.
 func silences(r *rand.Rand) []Action {
 	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
@@ -168,8 +158,8 @@ func silences(r *rand.Rand) []Action {
 	return actions
 }
 
-// tooMany returns a script in which more kubelets become silent than maxUnhealthy allows. The kubelets are silent for
-// longer than the health timeout. Some of them report again.
+// tooMany makes more kubelets silent than maxUnhealthy allows, for longer than the health timeout. Some of them report
+// again.
 func tooMany(r *rand.Rand) []Action {
 	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
@@ -181,8 +171,7 @@ func tooMany(r *rand.Rand) []Action {
 	return append(actions, revive(r.IntN(2)).after(healthTimeout+upTo(r, 5*time.Minute)))
 }
 
-// meltdowns returns a script in which most kubelets become silent. Later they report again. In some runs, one kubelet
-// remains silent.
+// meltdowns makes most kubelets silent for a while. In some runs, one of them remains silent.
 func meltdowns(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), check("100%")}
 	for range 4 + r.IntN(3) {
@@ -191,8 +180,7 @@ func meltdowns(r *rand.Rand) []Action {
 	return append(actions, revive(r.IntN(2)).after(healthKnownAfter+upTo(r, 9*time.Minute)))
 }
 
-// outages returns a script in which a cluster is unreachable for a while. In some runs, the kubelets report again only
-// some time after the outage.
+// outages makes a cluster unreachable for a while. In some runs, the kubelets report again only some time later.
 func outages(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{stopUsers()}
@@ -200,7 +188,7 @@ func outages(to int) func(*rand.Rand) []Action {
 			actions = append(actions, check("100%"))
 		}
 		silent := r.IntN(3)
-		comesBack := silent > 1 || r.IntN(3) > 0 // Two silent kubelets are more than may be unhealthy.
+		comesBack := silent > 1 || r.IntN(3) > 0 // Two silent kubelets exceed the allowed number of unhealthy machines.
 		lost := []Action{outage(to, r.IntN(2) == 0)}
 		for range silent {
 			lost = append(lost, silence(r.IntN(4)))
@@ -219,8 +207,7 @@ func outages(to int) func(*rand.Rand) []Action {
 	}
 }
 
-// changesInOutage returns a script in which administrators make changes directly before an outage of a cluster, and
-// during the outage.
+// changesInOutage lets administrators make changes right before and during an outage of a cluster.
 func changesInOutage(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		any := func() Action {
@@ -252,9 +239,8 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 	}
 }
 
-// lateInOutage returns a script with a machine whose instance is created before an outage. Near the end of the outage,
-// either the machine is deleted, or the provider restarts at a time at which the join timeout of the machine has
-// already passed.
+// lateInOutage creates an instance before an outage. Near the end of the outage, the machine is deleted, or the
+// provider restarts after the join timeout has passed.
 func lateInOutage(r *rand.Rand) []Action {
 	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true)}
 	switch r.IntN(3) {
@@ -264,12 +250,11 @@ func lateInOutage(r *rand.Rand) []Action {
 	case 1:
 		return append(actions, deleteMachine(2).after(time.Minute), endOutage(toTarget).after(15*time.Second))
 	}
-	// If the cluster is unreachable for half a minute, the deletion continues without it.
+	// After half a minute without the cluster, the deletion continues.
 	return append(actions, deleteMachine(2).after(time.Minute),
 		endOutage(toTarget).after(30*time.Second-upTo(r, 10*time.Second)))
 }
 
-// delayJoins returns an action that prevents further kubelets from joining for now.
 func delayJoins() Action {
 	return Action{Name: "kubelets that have not joined wait",
 		Do: func(_ context.Context, w *World, _ client.Client) error {

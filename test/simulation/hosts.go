@@ -14,10 +14,9 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file simulates the kubelets. Each kubelet is represented by the instance on which it runs. The scheduler of the
-// world chooses when a kubelet takes its next step.
+// This file simulates kubelets. Each one is represented by its instance. The scheduler of the world chooses when a
+// kubelet takes its next step.
 
-// kubelets returns the possible next steps of the kubelets, and of the controllers in the target cluster.
 func (w *World) kubelets() []choice {
 	var out []choice
 	for _, c := range w.manager().Choices() {
@@ -48,7 +47,7 @@ func (w *World) kubelets() []choice {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		in := w.hostOf(node)
-		// If a Node has neither a provider ID nor a token, no other controller can find out to which machine it belongs.
+		// Without a provider ID and a token, no other controller can find the machine of a Node.
 		if in == nil && node.Spec.ProviderID == "" && w.safety.optionalReconcilers == CloudController {
 			out = append(out, choice{"the cloud controller deletes node " + node.Name, func() error {
 				return client.IgnoreNotFound(w.target.Client("cloud-controller").Delete(context.Background(), node))
@@ -71,8 +70,7 @@ func (w *World) node(name string) *corev1.Node {
 	return nil
 }
 
-// hostOf returns the instance of a Node, even if the Node has no provider ID yet. hostOf returns nil if the instance no
-// longer exists.
+// hostOf returns the instance of a Node, even without a provider ID. hostOf returns nil if the instance is gone.
 func (w *World) hostOf(node *corev1.Node) *instance {
 	if node.Spec.ProviderID != "" && !ofDistribution(node) {
 		return w.cloud.byID(node.Spec.ProviderID)
@@ -85,7 +83,6 @@ func (w *World) hostOf(node *corev1.Node) *instance {
 	return nil
 }
 
-// setProviderID sets the provider ID of a Node, as a cloud controller does.
 func (w *World) setProviderID(node *corev1.Node, id string) error {
 	changed := node.DeepCopy()
 	changed.Spec.ProviderID = id
@@ -102,8 +99,8 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tokenGood reports whether the bootstrap token of the instance permits it to join. If the instance was created without
-// a token, it can always join.
+// tokenGood reports whether the instance's bootstrap token permits it to join. Without a token, an instance can always
+// join.
 func (w *World) tokenGood(in *instance) bool {
 	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
 	if !given {
@@ -135,14 +132,12 @@ func (w *World) register(in *instance) error {
 	return w.kubelet().Create(context.Background(), node)
 }
 
-// setReady sets the condition Ready of a Node, as a kubelet does.
 func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error {
 	changed := node.DeepCopy()
 	w.report(changed, status)
 	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
 }
 
-// report writes the conditions that the kubelet reports into the Node.
 func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
 	node.Status.Conditions = nil
@@ -157,8 +152,8 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 }
 
-// manager is the target cluster's kube-controller-manager. If a kubelet hangs or its instance no longer exists, this
-// manager receives no reports from the kubelet.
+// manager is the target cluster's kube-controller-manager and receives no reports from a kubelet that hangs or whose
+// instance is gone.
 func (w *World) manager() controllermanager.Manager {
 	silent := func(node *corev1.Node) bool {
 		in := w.hostOf(node)

@@ -17,49 +17,45 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Incidents is the group of scenarios with the causes of incidents in other systems. Package test/incidents describes
-// them.
+// Incidents is the group of scenarios with the causes of incidents in other systems (see package test/incidents).
 const Incidents Group = "incidents"
 
-// incidentScenarios returns the scenarios of incidents that are not part of other groups.
 func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles contains the problems of the cloud, its images and its networks in scenarios of incidents. A script sets
-// them. With the zero value, the cloud has no problems.
+// troubles contains the problems of the cloud, its images and its networks. A script sets them. The zero value has no
+// problems.
 type troubles struct {
-	// quota is the maximum number of instances, including instances that are being deleted. 0 means no limit.
+	// quota limits the number of instances, including those that are being deleted. 0 means no limit.
 	quota int
-	// perMinute is the maximum number of calls that the cloud answers in a minute. 0 means no limit. answered contains the
-	// times of the calls in the last minute.
+	// perMinute limits the calls that the cloud answers in a minute. 0 means no limit. answered contains the times of
+	// the calls in the last minute.
 	perMinute int
 	answered  []time.Time
-	// If forgets is set, the cloud returns no instances at all.
+	// forgets makes the cloud return no instances.
 	forgets bool
-	// silent is an image whose kubelets never register. flapping is an image whose kubelets register but are never Ready,
+	// silent is an image whose kubelets never register. Kubelets of the image flapping register but never become Ready,
 	// and change another condition each flapEvery.
 	silent, flapping string
-	// madeSilent is the number of instances that were created with the image silent. Instances that fail before they boot
-	// are not counted. silentSince is the time at which the first of these instances was created.
+	// madeSilent counts the instances with the image silent, without those that fail before they boot. silentSince is
+	// when the first one was created.
 	madeSilent  int
 	silentSince time.Time
-	// mostSilent is the maximum number of instances with the image silent that may be created. 0 means no limit.
+	// mostSilent limits the instances with the image silent. 0 means no limit.
 	mostSilent int
-	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain
-	// contains the machines for which the cloud has refused an instance after the withdrawal.
+	// withdrawn means that the script has withdrawn a request for more machines than the quota allows. inVain contains
+	// the machines for which the cloud has refused an instance since then.
 	withdrawn bool
 	inVain    map[uid]bool
-	// If byAddress is set, the cloud derives host names from addresses, and assigns a free address again immediately.
+	// byAddress makes the cloud derive host names from addresses, and reuse a free address immediately.
 	byAddress bool
-	// refused contains the times at which the cloud has refused an instance, for each machine. throttled contains the
-	// times at which the cloud has throttled a call.
 	refused   map[uid][]time.Time
 	throttled []time.Time
-	// stripped contains the machines that were removed although their instances still existed.
+	// stripped contains the machines that were removed before their instances.
 	stripped map[uid]bool
 	deletes  refusedDeletes
-	// If otherIDs is set, the cloud controller of a distribution sets its own provider IDs on Nodes.
+	// otherIDs makes a distribution's cloud controller set its own provider IDs on Nodes.
 	otherIDs bool
 }
 
@@ -73,10 +69,8 @@ func (t troubles) clone() troubles {
 	return t
 }
 
-// flapEvery is the interval at which a flapping condition of a Node changes.
 const flapEvery = 20 * time.Second
 
-// trouble returns an action that changes the problems of the cloud.
 func trouble(name string, change func(*troubles)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		change(&w.cloud.troubles)
@@ -84,7 +78,6 @@ func trouble(name string, change func(*troubles)) Action {
 	}}
 }
 
-// addSemantics returns an action that adds semantics to those that the cloud already has.
 func addSemantics(all ...Semantics) Action {
 	name := fmt.Sprintf("the cloud gets the semantics %v", all)
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -93,7 +86,6 @@ func addSemantics(all ...Semantics) Action {
 	}}
 }
 
-// bootAtOnce returns an action after which instances run immediately after their creation.
 func bootAtOnce() Action {
 	return Action{Name: "instances boot at once", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.Boot = 0
@@ -101,10 +93,8 @@ func bootAtOnce() Action {
 	}}
 }
 
-// lasting returns n actions that wait for ten minutes each.
 func lasting(n int) []Action { return slices.Repeat([]Action{wait(10 * time.Minute)}, n) }
 
-// checkQuota returns an error if the quota does not allow another instance.
 func (c *Cloud) checkQuota(id uid) error {
 	t := &c.troubles
 	if t.quota == 0 || len(c.instances) < t.quota {
@@ -123,7 +113,6 @@ func (c *Cloud) checkQuota(id uid) error {
 	return provider.Errorf(provider.ResourceExhausted, "%d of %d instances are used", len(c.instances), t.quota)
 }
 
-// checkRateLimit returns an error if the rate limit of the cloud does not allow another call.
 func (c *Cloud) checkRateLimit() error {
 	t := &c.troubles
 	if t.perMinute == 0 {
@@ -139,7 +128,6 @@ func (c *Cloud) checkRateLimit() error {
 	return provider.Errorf(provider.Throttled, "more than %d calls in a minute", t.perMinute)
 }
 
-// hostname returns the name of the next host. The name may depend on the address of the host.
 func (c *Cloud) hostname(machine string) string {
 	if !c.troubles.byAddress {
 		return machine
@@ -152,12 +140,10 @@ func (c *Cloud) hostname(machine string) string {
 	}
 }
 
-// hasImage reports whether an instance was created from the given image.
 func (in *instance) hasImage(image string) bool {
 	return image != "" && strings.Contains(in.spec, fmt.Sprintf("%q:%q", "image", image))
 }
 
-// flaps returns a function that changes the flapping condition of a Node, or nil if no change is due.
 func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 	if !in.hasImage(w.cloud.troubles.flapping) || w.clock.Since(in.flapped) < flapEvery {
 		return nil
@@ -177,7 +163,6 @@ func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 	}
 }
 
-// nextFlap returns the time of the next change of a flapping condition.
 func (w *World) nextFlap() (at time.Time, any bool) {
 	for _, in := range w.cloud.instances {
 		if in.registered && in.hasImage(w.cloud.troubles.flapping) && in.flapped.Add(flapEvery).After(w.clock.at) &&
@@ -188,14 +173,12 @@ func (w *World) nextFlap() (at time.Time, any bool) {
 	return at, any
 }
 
-// joinsWithin returns a change that sets the join timeout for the machines of a deployment.
 func joinsWithin(d time.Duration) func(*v1beta1.MachineDeployment) {
 	return func(o *v1beta1.MachineDeployment) {
 		o.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: d}
 	}
 }
 
-// inOrder returns a script with the same actions in each run.
 func inOrder(parts ...[]Action) func(*rand.Rand) []Action {
 	return func(*rand.Rand) []Action { return slices.Concat(parts...) }
 }

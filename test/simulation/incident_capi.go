@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API. Fleets grew
-// without end, shrank too much, or got stuck.
+// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API, in which
+// fleets grew without end, shrank too much, or got stuck.
 
 func clusterAPIIncidents() []Scenario {
 	all := slices.Concat(fleetIncidents(), nodeIncidents())
@@ -44,11 +44,10 @@ func fleetIncidents() []Scenario {
 	}
 }
 
-// relabelled returns a script with a policy engine. The engine changes the labels by which a set selects its machines,
-// until an administrator stops it.
+// relabelled runs a policy engine that changes the labels by which a set selects its machines, until an administrator
+// stops it.
 func relabelled(r *rand.Rand) []Action {
-	// This number is the maximum for a set with 2 replicas and a surge of 1. The number includes one more machine,
-	// which a former leader may have been creating.
+	// The maximum for a set with 2 replicas and a surge of 1, plus one machine of a former leader.
 	const most = 2*2 + 1 + 10 + 1
 	actions := []Action{
 		addStatement("a set does not create machines without end while another controller takes its machines", func(w *World) string {
@@ -75,9 +74,9 @@ func relabelled(r *rand.Rand) []Action {
 		}})
 }
 
-// neverReady returns a script with a rollout to an image whose nodes never become ready. It lasts for almost an hour. A
-// health check replaces the machines with this image before their join timeout. After the deployment has reported that
-// the revision fails, the rollout is reverted.
+// neverReady rolls out an image whose nodes never become ready, for almost an hour. A health check replaces the
+// machines before their join timeout. The rollout is reverted after the deployment has reported that the revision
+// fails.
 func neverReady(r *rand.Rand) []Action {
 	actions := []Action{
 		changeWorld("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
@@ -105,7 +104,6 @@ func neverReady(r *rand.Rand) []Action {
 	return append(actions, roll("a").waitFor("the deployment reports that the revision fails", revisionFails))
 }
 
-// revisionFails reports whether a condition of the deployment has the reason RevisionFailing.
 func revisionFails(w *World) bool {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		for _, c := range o.(*v1beta1.MachineDeployment).Status.Conditions {
@@ -117,7 +115,7 @@ func revisionFails(w *World) bool {
 	return false
 }
 
-// withoutWebhook returns a script that changes a fleet while all writes of machines fail.
+// withoutWebhook changes a fleet while all writes of machines fail.
 func withoutWebhook(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(2)), roll("b")}
 	r.Shuffle(len(change), func(i, j int) { change[i], change[j] = change[j], change[i] })
@@ -134,7 +132,7 @@ func withoutWebhook(r *rand.Rand) []Action {
 	}
 }
 
-// scaledBack returns a script in which a fleet is growing and is then scaled down by one. Each delete policy is tried.
+// scaledBack scales down a growing fleet by one, with each delete policy.
 func scaledBack(r *rand.Rand) []Action {
 	policy := []v1beta1.DeletePolicy{v1beta1.DeleteNewest, v1beta1.DeleteOldest, v1beta1.DeleteRandom}[r.IntN(3)]
 	return []Action{
@@ -142,7 +140,7 @@ func scaledBack(r *rand.Rand) []Action {
 			d.Spec.DeletePolicy = policy
 		}),
 		addStatement("scaling down by one deletes one machine", func(w *World) string {
-			// A former leader may have created one more machine, which is surplus.
+			// A former leader may have created one surplus machine.
 			if n := w.everMade(); n > 5+w.deposed {
 				return fmt.Sprintf("%d machines were created, want 5", n)
 			}
@@ -155,12 +153,11 @@ func scaledBack(r *rand.Rand) []Action {
 	}
 }
 
-// rolledSlowly returns a script with a rollout in which each drain takes longer than the start of a new machine.
+// rolledSlowly rolls out a fleet whose drains take longer than the start of a new machine.
 func rolledSlowly(*rand.Rand) []Action {
 	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
-		// At most replicas + maxSurge machines may exist that are not being deleted. In addition, as many machines
-		// may be in deletion as the strategy allows at a time. A former leader may also have created one more
-		// machine.
+		// At most replicas + maxSurge machines may be live, and as many in deletion as the strategy allows at a time. A
+		// former leader may have created one more.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}
@@ -168,7 +165,6 @@ func rolledSlowly(*rand.Rand) []Action {
 	}), roll("b")}
 }
 
-// rolledSilent returns a script with a rollout of a fleet in which all nodes are silent.
 func rolledSilent(r *rand.Rand) []Action {
 	var actions []Action
 	for range 3 {
@@ -183,8 +179,7 @@ func surgeInPercent(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = &surge, &unavailable
 }
 
-// rolledInPercent returns a script with a rollout whose surge is a percentage. The percentage is rounded up to two
-// machines.
+// rolledInPercent rolls out a fleet with a surge in percent, which is rounded up to two machines.
 func rolledInPercent(r *rand.Rand) []Action {
 	return []Action{addStatement("a rollout deletes each old machine once", func(w *World) string {
 		if n := w.everMade(); n > 3+3 {
@@ -194,8 +189,7 @@ func rolledInPercent(r *rand.Rand) []Action {
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restored returns a script in which the control cluster is restored from a backup. The tool for the restore drops the
-// owner references. The manager starts after the restore.
+// restored restores the control cluster from a backup without owner references. The manager starts afterwards.
 func restored(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
@@ -226,8 +220,8 @@ func restored(r *rand.Rand) []Action {
 	}), restore, bringUp(Manager, r.IntN(6)).after(upTo(r, time.Minute))}
 }
 
-// deletedUnseen returns a script in which a deployment and all objects that it owns are deleted while the manager is
-// not running. The manager then starts from lists that do not contain most of these deletions.
+// deletedUnseen deletes a deployment with all its dependents while the manager is not running. The first lists of the
+// manager lack most of these deletions.
 func deletedUnseen(r *rand.Rand) []Action {
 	policy := []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
 		metav1.DeletePropagationBackground}[r.IntN(2)]

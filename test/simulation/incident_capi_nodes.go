@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API that concern
-// single machines. Nodes are late or are deleted too early, clouds report little, and certificate requests and drains
-// never finish.
+// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API with single
+// machines. Nodes are late or deleted too early, clouds report little, and certificate requests and drains never
+// finish.
 
 func nodeIncidents() []Scenario {
 	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
@@ -38,8 +38,7 @@ func nodeIncidents() []Scenario {
 	}
 }
 
-// addressesLate returns a script with machines whose kubelets request serving certificates before the cloud reports
-// their addresses.
+// addressesLate runs kubelets that request serving certificates before the cloud reports their addresses.
 func addressesLate(r *rand.Rand) []Action {
 	const after, most = time.Minute, 3 * time.Minute
 	return []Action{
@@ -61,8 +60,7 @@ func addressesLate(r *rand.Rand) []Action {
 	}
 }
 
-// floodOfRequests returns an action that creates many unanswered certificate requests, more than an approver might
-// expect.
+// floodOfRequests returns an action that creates many unanswered certificate requests.
 func floodOfRequests() Action {
 	return Action{Name: "120 unknown requesters request certificates", Do: func(ctx context.Context, w *World,
 		_ client.Client) error {
@@ -81,9 +79,8 @@ func floodOfRequests() Action {
 	}}
 }
 
-// nodesDeleted returns a script in which an administrator deletes Nodes while their kubelets are running. Machines that
-// are exempt from remediation remain, and get the Node that the kubelet registers again, immediately or later. Other
-// machines are replaced immediately.
+// nodesDeleted deletes Nodes while their kubelets run. Machines that are exempt from remediation remain, and get the
+// Node back when the kubelet registers again. Other machines are replaced immediately.
 func nodesDeleted(r *rand.Rand) []Action {
 	switch r.IntN(3) {
 	case 0:
@@ -95,7 +92,6 @@ func nodesDeleted(r *rand.Rand) []Action {
 	return []Action{stopUsers(), deleteNode(r.IntN(3), false), replacedSoon()}
 }
 
-// exemptAll exempts all machines from remediation.
 func exemptAll(n int) Action {
 	return Action{Name: "exempt all machines from remediation",
 		After: func(w *World) bool { return len(w.machines()) == n },
@@ -111,8 +107,6 @@ func exemptAll(n int) Action {
 		}}
 }
 
-// replacedSoon returns an action after which a rule holds: if the Node of a machine is deleted, the machine must be
-// replaced before its health timeout.
 func replacedSoon() Action {
 	const most = 3 * time.Minute
 	return addStatement("a machine whose Node is gone is replaced soon", func(w *World) string {
@@ -129,7 +123,6 @@ func replacedSoon() Action {
 	})
 }
 
-// keepsMachines requires that each machine stays.
 func keepsMachines(n int) Action {
 	return addStatement("no machine is replaced", func(w *World) string {
 		if made, deleted := w.everMade(), w.deletedBy(Manager); made > n || deleted > 0 {
@@ -139,7 +132,6 @@ func keepsMachines(n int) Action {
 	})
 }
 
-// nodeThenMachine returns a script that deletes a Node and then its machine.
 func nodeThenMachine(r *rand.Rand) []Action {
 	again := r.IntN(2) == 0
 	return []Action{deleteNode(0, again),
@@ -154,8 +146,7 @@ func nodeThenMachine(r *rand.Rand) []Action {
 		}}}
 }
 
-// joinsLate returns a script with a slow cloud, in which machines are deleted before they have Nodes. Their kubelets
-// register during the deletion.
+// joinsLate deletes machines of a slow cloud before they have Nodes. Their kubelets register during the deletion.
 func joinsLate(r *rand.Rand) []Action {
 	slow := changeWorld("kubelets work until their instances are gone", func(w *World) {
 		w.cloud.outside.lingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
@@ -177,15 +168,14 @@ func joinsLate(r *rand.Rand) []Action {
 	return []Action{slow, scale(3), scale(1).onceThereIs(2, "instance")}
 }
 
-// twoVanish returns a script in which a small fleet loses most of its instances, and has a health check that allows
-// fewer unhealthy machines.
+// twoVanish removes most instances of a small fleet whose health check allows fewer unhealthy machines.
 func twoVanish(r *rand.Rand) []Action {
 	return []Action{stopUsers(), check("40%"), breakInstance(r.IntN(3)),
 		breakInstance(r.IntN(2)).after(upTo(r, 30*time.Second))}
 }
 
-// silentUnderBudgets returns a script in which a machine is deleted after its node has become silent. The
-// PodDisruptionBudgets of its pods do not allow evictions.
+// silentUnderBudgets deletes a machine whose node is silent, while the PodDisruptionBudgets of its pods allow no
+// evictions.
 func silentUnderBudgets(*rand.Rand) []Action {
 	const most = drainTime + detachTime + 3*time.Minute
 	return []Action{

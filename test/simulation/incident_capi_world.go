@@ -14,21 +14,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside describes problems outside of the processes, for scenarios of incidents. With the zero value, there are no
-// problems.
+// outside describes problems outside of the processes. The zero value has no problems.
 type outside struct {
-	// statements must hold after each step.
 	statements []statement
-	// If relabels is set, a policy engine changes the labels of all machines.
+	// relabels enables a policy engine that changes the labels of all machines.
 	relabels bool
-	// Until webhookUntil, an unavailable webhook blocks all writes of the spec and the metadata of Machines. refused is
-	// the number of writes by processes that the webhook has blocked.
+	// Until webhookUntil, an unavailable webhook blocks all writes of the spec and metadata of Machines. refused counts
+	// the blocked writes of processes.
 	webhookUntil time.Time
 	refused      int
 }
 
-// statement is an additional requirement of one run. wrong returns a violation of the requirement, or "" if there is
-// none.
+// statement is an additional requirement of one run. wrong returns a violation, or "".
 type statement struct {
 	about string
 	wrong func(*World) string
@@ -39,17 +36,16 @@ func (o outside) clone() outside {
 	return o
 }
 
-// cloudOutside describes problems of the cloud, for scenarios of incidents. With the zero value, there are no problems.
+// cloudOutside describes problems of the cloud. The zero value has no problems.
 type cloudOutside struct {
-	// addressesAfter is the time from the creation of an instance until the cloud reports its addresses.
+	// addressesAfter is how long the cloud reports no addresses of a new instance.
 	addressesAfter time.Duration
-	// If lingers is set, a kubelet works until its instance no longer exists.
+	// lingers means that a kubelet works until its instance is gone.
 	lingers bool
-	// brokenClass is a class whose kubelets never become ready. It may be empty.
+	// brokenClass is a class whose kubelets never become ready, or "".
 	brokenClass string
 }
 
-// addStatement returns an action that adds a statement. The statement must be true from then on.
 func addStatement(about string, wrong func(*World) string) Action {
 	return Action{Name: "from now on " + about, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.outside.statements = append(slices.Clip(w.outside.statements), statement{about, wrong})
@@ -57,7 +53,6 @@ func addStatement(about string, wrong func(*World) string) Action {
 	}}
 }
 
-// checkStatements is called after each step, and checks that all statements are true.
 func (w *World) checkStatements() {
 	for _, s := range w.outside.statements {
 		if wrong := s.wrong(w); wrong != "" {
@@ -66,7 +61,7 @@ func (w *World) checkStatements() {
 	}
 }
 
-// changeWorld returns an action that changes the world directly, and not through the API of a cluster.
+// changeWorld returns an action that changes the world directly, without the API of a cluster.
 func changeWorld(name string, do func(w *World)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		do(w)
@@ -74,7 +69,6 @@ func changeWorld(name string, do func(w *World)) Action {
 	}}
 }
 
-// outsideChoices returns actions outside of the processes that are possible now.
 func (w *World) outsideChoices() (out []choice) {
 	if !w.outside.relabels {
 		return nil
@@ -94,21 +88,18 @@ func (w *World) outsideChoices() (out []choice) {
 	return out
 }
 
-// relabelledAs is the value to which the policy engine sets the label.
 const relabelledAs = "unknown"
 
-// outsideDue returns the time at which the webhook becomes available again.
 func (w *World) outsideDue() (at time.Time, any bool) {
 	return w.outside.webhookUntil, w.outside.webhookUntil.After(w.clock.at)
 }
 
-// webhookRefuses returns an error for a write of a Machine while a required webhook is unavailable.
 func (w *World) webhookRefuses(e Effect) error {
 	if !w.clock.at.Before(w.outside.webhookUntil) || e.Reads || e.Cloud || e.Kind != "Machine" {
 		return nil
 	}
 	if e.Verb != "create" && e.Verb != "update" && e.Verb != "patch" {
-		return nil // The webhook is called neither for deletions nor for the status.
+		return nil // The API server does not call the webhook for deletions and status writes.
 	}
 	w.outside.refused++
 	w.disturbed, w.stepsAtFault = w.clock.at, w.steps
@@ -116,15 +107,14 @@ func (w *World) webhookRefuses(e Effect) error {
 		"machines.policy.example.com"))
 }
 
-// webhookDown returns an action that makes a webhook for Machines unavailable for a time.
 func webhookDown(d time.Duration) Action {
 	return changeWorld(fmt.Sprintf("a webhook for machines is down for %s", d), func(w *World) {
 		w.outside.webhookUntil = w.clock.at.Add(d)
 	})
 }
 
-// deleteNode returns an action that deletes a Node. The Node is the one with index i among the Nodes that are Ready. If
-// again is set, the kubelet creates the Node again immediately. Otherwise the kubelet is silent until it is restarted.
+// deleteNode returns an action that deletes the i-th Ready Node. With again, the kubelet recreates the Node
+// immediately. Otherwise, it is silent until its restart.
 func deleteNode(i int, again bool) Action {
 	return Action{Name: fmt.Sprintf("delete a node, registers again at once: %t", again),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -145,30 +135,25 @@ func deleteNode(i int, again bool) Action {
 		}}
 }
 
-// postponeAddresses removes the addresses of a new instance, which gets them back later.
 func (c *Cloud) postponeAddresses(in *instance) {
 	if c.outside.addressesAfter > 0 {
 		in.laterAddresses, in.Addresses, in.addressed = in.Addresses, nil, in.born.Add(c.outside.addressesAfter)
 	}
 }
 
-// giveAddresses sets the addresses of an instance if they are due.
 func (c *Cloud) giveAddresses(in *instance) {
 	if in.laterAddresses != nil && !c.now().Before(in.addressed) {
 		in.Addresses, in.laterAddresses = in.laterAddresses, nil
 	}
 }
 
-// runsOn reports whether the kubelet on an instance is running, so that it may register.
 func (w *World) runsOn(in *instance) bool {
 	return in.State == provider.StateRunning || in.State == provider.StateTerminating && w.cloud.outside.lingers
 }
 
-// neverReady reports whether the kubelet on an instance never becomes ready.
 func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outside.brokenClass) }
 
-// everMade returns the number of all machines that were ever created. Machines of which only a former leader knew
-// are not counted.
+// everMade returns the number of machines ever created, without those that only a former leader knew.
 func (w *World) everMade() (n int) {
 	for id := range w.oracle.history {
 		if !w.oracle.surplus[id] {
@@ -178,7 +163,6 @@ func (w *World) everMade() (n int) {
 	return n
 }
 
-// deletedBy returns the number of machines that an actor has deleted.
 func (w *World) deletedBy(actor string) (n int) {
 	for _, versions := range w.oracle.history {
 		for i := range versions {
@@ -190,7 +174,6 @@ func (w *World) deletedBy(actor string) (n int) {
 	return n
 }
 
-// liveMachines returns the number of machines that are not being deleted.
 func (w *World) liveMachines() (n int) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp.IsZero() {
@@ -200,7 +183,6 @@ func (w *World) liveMachines() (n int) {
 	return n
 }
 
-// withoutOwners returns the live machines that do not belong to a set.
 func (w *World) withoutOwners() (found []*v1beta1.Machine) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp.IsZero() && owned(m) == "unowned" {

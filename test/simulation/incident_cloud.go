@@ -24,8 +24,8 @@ func troubledClouds() []Scenario {
 	}
 }
 
-// quotas returns a script with a rollout at the limit of the quota. The rollout either needs one instance more than the
-// quota allows, or it deletes an instance first.
+// quotas rolls out a fleet at the limit of the quota. The rollout needs one instance more than allowed, or deletes an
+// instance first.
 func quotas(r *rand.Rand) []Action {
 	change := strategy(1, 0)
 	if r.IntN(2) == 0 {
@@ -36,9 +36,8 @@ func quotas(r *rand.Rand) []Action {
 		lasting(4), []Action{trouble("the quota is raised", func(t *troubles) { t.quota = 0 })}, lasting(1))
 }
 
-// retriesBesideCollection returns a script with a machine for which the cloud first refuses to create an instance. Then
-// the creation succeeds, but the answer is lost. At the same time, the orphan collection looks for instances without a
-// machine.
+// retriesBesideCollection creates a machine for which the cloud first refuses an instance. Then the creation succeeds,
+// but the response is lost. Meanwhile, the orphan collection looks for instances without a machine.
 func retriesBesideCollection(r *rand.Rand) []Action {
 	return []Action{
 		trouble("the quota is used up", func(t *troubles) { t.quota = 2 }), scale(3),
@@ -48,8 +47,7 @@ func retriesBesideCollection(r *rand.Rand) []Action {
 	}
 }
 
-// bursts returns a script for a cloud that loses answers. The script requests many machines, and withdraws the request
-// before most of them exist.
+// bursts requests many machines from a cloud that loses responses, and withdraws the request before most of them exist.
 func bursts(r *rand.Rand) []Action {
 	return []Action{
 		bootAtOnce(), addSemantics([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
@@ -57,19 +55,17 @@ func bursts(r *rand.Rand) []Action {
 	}
 }
 
-// forgetting returns a script in which the cloud returns no instances for a while. This happens if a cloud loses its
-// index, or if the credentials are for another account. All Nodes are Ready, except for one Node whose kubelet
-// restarts.
+// forgetting makes the cloud return no instances for a while, as if it had lost its index or the credentials were for
+// another account. All Nodes are Ready, except for one whose kubelet restarts.
 func forgetting(r *rand.Rand) []Action {
 	return []Action{stopUsers(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
 		silence(r.IntN(4)).after(upTo(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
 		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
 }
 
-// mostRefused is the maximum number of times that the cloud may refuse an instance for one machine while the quota is
-// used up. The waits between two attempts grow from one minute to ten minutes, but faults may shorten some of them.
-// mostThrottled is the maximum number of throttled calls in a minute for a few machines. The waits between these calls
-// grow from one second.
+// mostRefused limits how often the cloud refuses an instance for one machine while the quota is used up. The waits
+// between attempts grow from one to ten minutes, but faults may shorten some. mostThrottled limits the throttled calls
+// in a minute for a few machines. The waits between these calls grow from one second.
 const (
 	mostRefused   = 15
 	mostThrottled = 60

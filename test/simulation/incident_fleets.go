@@ -12,7 +12,6 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// lostFleets returns scenarios in which other systems have lost a fleet, or in which their drains did not finish.
 func lostFleets() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
@@ -29,7 +28,7 @@ func lostFleets() []Scenario {
 			}},
 		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {
-				// If a machine has no pods, its deletion may already have finished.
+				// The deletion of a machine without pods may already have finished.
 				return []Action{deleteMachine(r.IntN(2)), remove().waitFor("a machine drains, or is gone", func(w *World) bool {
 					goes := func(m *v1beta1.Machine) bool { return !machinestate.Live(m) }
 					return draining(w) || !slices.ContainsFunc(w.machines(), goes)
@@ -44,8 +43,8 @@ func lostFleets() []Scenario {
 	}
 }
 
-// restartsInOutage returns a script in which the provider stops while the control cluster is unreachable. When the
-// provider starts again, its lists do not contain the last changes. Some of these changes are new machines.
+// restartsInOutage stops the provider while the control cluster is unreachable. The provider's first lists lack the
+// last changes, including new machines.
 func restartsInOutage(r *rand.Rand) []Action {
 	actions := []Action{outage(toControl, r.IntN(2) == 0),
 		endOutage(toControl).after(20*time.Second + upTo(r, 4*time.Minute)),
@@ -56,8 +55,8 @@ func restartsInOutage(r *rand.Rand) []Action {
 	return append(actions, wait(10*orphanPeriod))
 }
 
-// removeWithoutFinalizers returns an action that removes a machine with its finalizers, so that no controller deletes
-// its instance. The machine is the one with index i among the existing machines.
+// removeWithoutFinalizers returns an action that removes the i-th machine with its finalizers, so that no controller
+// deletes its instance.
 func removeWithoutFinalizers(i int) Action {
 	const name = "remove a machine without its finalizers"
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -80,24 +79,23 @@ func removeWithoutFinalizers(i int) Action {
 	}}
 }
 
-// surgeOfSilence is the number of additional machines that may exist during a rollout to an image that never joins.
+// surgeOfSilence is the surge of a rollout to an image that never joins.
 const surgeOfSilence = 3
 
-// mayGoOnFailing checks the number of instances that are created with an image that never joins. The surge is allowed.
-// In addition, one instance at a time may replace an instance whose join timeout has passed. A former leader may
-// cause two more instances: one that it was creating, and one that it was replacing.
+// mayGoOnFailing limits the instances with an image that never joins. The surge is allowed, and one instance at a time
+// may replace an instance after its join timeout. A former leader may add two instances: one that it was creating, and
+// one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {
 		return
 	}
 	d := o.world.clock.Since(t.silentSince)
-	// Creation times have no fractions of a second, so a machine may seem up to a second older than it is.
+	// Creation times are whole seconds, so a machine may seem up to a second older than it is.
 	if most := surgeOfSilence + 2 + int((d+time.Second)/impatience); t.madeSilent > most {
 		o.breach("stampede", "%d instances of image %s were created in %s, and none has joined: want at most %d",
 			t.madeSilent, t.silent, d, most)
 	}
 }
 
-// stripped reports whether the machine was removed although its instance still existed.
 func (o *oracle) stripped(m *v1beta1.Machine) bool { return o.world.cloud.troubles.stripped[m.UID] }

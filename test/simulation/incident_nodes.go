@@ -11,11 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// impatience is the join timeout in scenarios in which no machine joins.
 const impatience = 8 * time.Minute
 
-// troubledNodes returns scenarios in which nodes cause the incident: the name of a node is reused, conditions flap, or
-// a kubelet is late.
 func troubledNodes() []Scenario {
 	return []Scenario{
 		{Name: "addresses-reused", Group: Incidents, Variants: 2, Script: reusedAddresses, MayDiffer: passedRevisions},
@@ -33,9 +30,8 @@ func troubledNodes() []Scenario {
 	}
 }
 
-// reusedAddresses returns actions in a cloud that reuses the name of a host as soon as the name is free. Instances end
-// without a request, and new instances get their names. At this time, the old Nodes still exist, and the machines have
-// not noticed the loss yet.
+// reusedAddresses runs a cloud that reuses host names immediately. Instances end without a request, and new instances
+// get their names. The old Nodes still exist then, and the machines have not noticed the loss.
 func reusedAddresses(r *rand.Rand) []Action {
 	actions := []Action{
 		trouble("hosts are named after their addresses", func(t *troubles) { t.byAddress = true }),
@@ -50,8 +46,8 @@ func reusedAddresses(r *rand.Rand) []Action {
 		deleteMachine(r.IntN(2)).after(upTo(r, time.Minute)))
 }
 
-// deletedNodes returns actions that delete a Node while the provider is not running or has no connection. The kubelet
-// of this Node does not create the Node again.
+// deletedNodes deletes a Node while the provider is not running or disconnected. The kubelet does not recreate the
+// Node.
 func deletedNodes(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), removeNode(r.IntN(3))}
 	if r.IntN(2) == 0 {
@@ -61,8 +57,6 @@ func deletedNodes(r *rand.Rand) []Action {
 	return append(actions, wait(healthTimeout))
 }
 
-// removeNode returns an action in which an administrator deletes a Node. The Node is the one with index i, modulo the
-// number of Nodes.
 func removeNode(i int) Action {
 	return Action{Name: "delete a node", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		nodes := w.target.Snapshot(nodeKind)
@@ -75,8 +69,8 @@ func removeNode(i int) Action {
 	}}
 }
 
-// mayWaitForNode checks that a machine whose Node never becomes Ready fails in time, no matter how often the Node
-// changes. The limit is three times the join timeout, because restarts and other faults may delay the failure.
+// mayWaitForNode checks that a machine whose Node never becomes Ready fails within three join timeouts, however often
+// the Node changes. Restarts and other faults may delay the failure.
 func (o *oracle) mayWaitForNode() {
 	t := &o.world.cloud.troubles
 	if t.flapping == "" && t.silent == "" {

@@ -18,14 +18,14 @@ import (
 
 const (
 	spotTaint = "aws-node-termination-handler/spot-itn"
-	// noticeLead is the time from the taint until the instance ends.
+	// noticeLead is the time from the taint to the end of the instance.
 	noticeLead = 2 * time.Minute
-	// noticeMargin is the minimum time between the end of a drain and the end of the instance. The margin is
-	// necessary because API times are whole seconds.
+	// noticeMargin is the minimum time between the end of a drain and the end of the instance. API times are whole
+	// seconds.
 	noticeMargin = 6 * time.Second
 )
 
-// reclaim describes the announced end of an instance. With the zero value, no end is announced.
+// reclaim describes the announced end of an instance. The zero value has no announcement.
 type reclaim struct{ announced, takenAt time.Time }
 
 func (r reclaim) due(now time.Time) bool { return !r.takenAt.IsZero() && !now.Before(r.takenAt) }
@@ -55,7 +55,6 @@ func interruptionScenarios() []Scenario {
 	}
 }
 
-// interrupt returns an action that announces the end of an instance. The Node of this instance is Ready.
 func interrupt(i int) Action {
 	return Action{Name: "the cloud announces the end of an instance",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -81,7 +80,6 @@ func interrupt(i int) Action {
 		}}
 }
 
-// withdrawInterruptions returns an action that withdraws all announcements for instances that still exist.
 func withdrawInterruptions() Action {
 	return Action{Name: "the cloud withdraws its announcements",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -107,8 +105,8 @@ func tainted(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
 }
 
-// freezeSets returns an action that prevents sets from replacing machines. So the machines remain until their
-// announcements may be withdrawn. thawSets returns an action that ends the freeze.
+// freezeSets keeps sets from replacing machines, so that machines outlive the withdrawal of their announcements.
+// thawSets ends the freeze.
 func freezeSets() Action {
 	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
 }
@@ -131,18 +129,16 @@ func labelSets(name string, change func(map[string]string)) Action {
 	}}
 }
 
-// interrupted reports whether a condition of the machine says that its instance will soon be removed.
 func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether the end of the instance is announced. The announcement is in the taint of the node, in the
-// status of the machine now, or in its status at the beginning of the current pass.
+// announced reports whether the end of the instance is announced by the taint of the node or by the status of the
+// machine. The status at the beginning of the current reconciliation also counts.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }
 
-// atPassStart returns the machine in its state at the beginning of the current pass.
 func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 	f, then := o.world.top(), m
 	for _, v := range o.history[m.UID] {
@@ -153,10 +149,9 @@ func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 	return then
 }
 
-// drainEnds returns the earliest time at which a drain that began at start is allowed to end. If the end of the
-// instance is announced, the drain may end earlier than the drain timeout. If the announcement is withdrawn, the
-// earlier end applies until the status of the machine shows the withdrawal. If the drain timeout was shorter
-// shortly before, the shorter timeout also counts, because a process may not have seen the change.
+// drainEnds returns the earliest permitted end of a drain that began at start. An announced end of the instance
+// shortens the drain timeout. After a withdrawal, the earlier end applies until the status shows it. A shorter timeout
+// also counts for a while after a change, because a process may not have seen the change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
 	for _, believed := range o.believed(m.UID) {

@@ -8,17 +8,17 @@ import (
 )
 
 // Two leaders at the same time. The fence rejects each action of a process that may no longer hold the Lease. A former
-// leader can still act in two cases. In the first case, it sent the request before its fence closed. In the second
-// case, its host was suspended, and until the renew deadline it still considers itself the leader (see package fence).
-// A former leader also continues to read while its process waits for canceled work.
+// leader can still act in two cases: its request was sent before the fence closed, or its host was suspended. In the
+// second case, the former leader considers itself the leader until the renew deadline (see package fence). The former
+// leader also continues to read while its process waits for canceled work.
 //
-// In the simulation, a former life of a process continues within these limits. Its actions have another actor name. So
-// rules that depend on the knowledge of the leader (I3) apply only to the current leader.
+// In the simulation, a former life of a process continues within these limits. Its actions have another actor name.
+// Rules about the knowledge of the leader (I3) apply only to the current leader.
 
-// Former is appended to the name of a process. The result is the actor name of a former life of this process.
+// Former is the suffix of the actor name of a former life of a process.
 const Former = " (former)"
 
-// depose makes the current life of a process a former life, and starts a new life like a restart.
+// depose makes the current life of a process a former life, and starts a new one like a restart.
 func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
@@ -26,7 +26,7 @@ func (w *World) depose(p *Process) {
 	w.deposed++
 	w.logf("%s is deposed", p.name)
 	if w.safety.links[toControl].down() {
-		// Until the control cluster is reachable again, no process is elected.
+		// No process is elected until the control cluster is reachable again.
 		w.processes = append(w.processes, w.unelected(p.name, p.clock))
 		return
 	}
@@ -39,7 +39,6 @@ func (w *World) depose(p *Process) {
 	w.processes = append(w.processes, successor)
 }
 
-// unelected returns a process that has not been elected yet.
 func (w *World) unelected(name string, clock *wallClock) *Process {
 	return &Process{world: w, name: name, dead: true, clock: clock, control: &cache{}, target: &cache{}}
 }
@@ -50,8 +49,7 @@ func (p *Process) actAsFormer() {
 	}
 }
 
-// fence returns an error if the process is no longer allowed to change anything. The process calls it before each
-// change.
+// fence returns an error if the process must no longer change anything. The process checks it before each change.
 func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()
@@ -62,14 +60,13 @@ func (p *Process) fence() error {
 	return nil
 }
 
-// mayCall checks that a process makes no call that changes the cloud after its fence is closed.
+// mayCall checks that a process does not change the cloud after its fence is closed.
 func (o *oracle) mayCall(p *Process, verb, name string) {
 	if p.fence() != nil {
 		o.breach("fence", "the former %s asks the cloud to %s instance of %s after its lease expired", p.name, verb, name)
 	}
 }
 
-// letOthersAct lets other actors act for a time. During this time, the process waits in the middle of an effect.
 func (w *World) letOthersAct(p *Process, d time.Duration) {
 	p.suspended = true
 	defer func() { p.suspended = false }()
@@ -92,7 +89,7 @@ func (w *World) letOthersAct(p *Process, d time.Duration) {
 	}
 }
 
-// removeFormer ends former lives whose lease has certainly expired, and removes those that have already ended.
+// removeFormer ends former lives whose Lease has certainly expired, and removes those that have ended.
 func (w *World) removeFormer() {
 	for i := 0; i < len(w.processes); i++ {
 		p := w.processes[i]

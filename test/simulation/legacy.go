@@ -20,33 +20,28 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// legacy is another system with a fleet and a controller. The controller follows a script. The controller acts while
-// its pod exists, and while it holds its Lease or has just lost it. Each step of the controller is one write or one
-// call of the cloud. A nil pointer means that the world has no other system.
+// legacy is another system with a fleet and a scripted controller. The controller acts while its pod exists, and while
+// it holds its Lease or has just lost it. Each step is one write or one cloud call. A nil pointer stands for a world
+// without another system.
 type legacy struct {
 	world  *World
 	system source.System
-	// role is true if instances of the system have a special tag. The system uses this tag to find and delete instances
-	// without a machine.
+	// role means that the system's instances have a special tag, by which it finds and deletes instances without a
+	// machine.
 	role bool
-	// lost is the time at which the controller lost its Lease. The time is zero while the controller holds the Lease.
 	lost time.Time
-	// retry is the time at which the controller continues after one of its requests was rejected. stopping is the time at
-	// which its pod began to stop.
+	// retry is when the controller continues after a rejected request. stopping is when its pod began to stop.
 	retry, stopping time.Time
-	// pending contains the creations of instances that the controller has requested, but that have not taken effect yet.
-	pending []pendingCreation
-	serial  int
+	pending         []pendingCreation
+	serial          int
 }
 
-// pendingCreation is an instance that was requested, but does not exist yet.
 type pendingCreation struct {
 	at   time.Time
 	name string
 	uid  types.UID
 }
 
-// legacyTags contains the tags that the old controller sets on an instance.
 type legacyTags struct {
 	machine string
 	uid     types.UID
@@ -55,17 +50,17 @@ type legacyTags struct {
 
 const (
 	// oldController is the name of the old controller's actor and workload. oldNamespace is the namespace of the old
-	// system's objects.
+	// objects.
 	oldController = "old-controller"
 	oldNamespace  = "old"
-	// otherNamespace is a namespace with an old machine. The Migration does not include this namespace.
+	// otherNamespace is a namespace with an old machine that the Migration does not include.
 	otherNamespace = "elsewhere"
-	// oldLease is the time for which the old controller leads without renewing its Lease. oldShutdown is the time that its
-	// pod needs to stop.
+	// oldLease is how long the old controller leads without renewing its Lease. oldShutdown is how long its pod takes
+	// to stop.
 	oldLease    = 15 * time.Second
 	oldShutdown = 4 * time.Second
 	oldRetry    = 2 * time.Second
-	// settleOfMigrations is the maximum time for which a creation may be pending in a world with an old system.
+	// settleOfMigrations limits how long a creation may be pending in a world with an old system.
 	settleOfMigrations = 20 * time.Second
 )
 
@@ -80,13 +75,11 @@ func (l *legacy) clone(w *World) *legacy {
 
 func (l *legacy) client() client.Client { return l.world.control.Client(oldController) }
 
-// kind returns the kind that has the given role in the old system.
 func (l *legacy) kind(role source.Role) source.Kind {
 	kinds := l.system.Kinds()
 	return kinds[slices.IndexFunc(kinds, func(k source.Kind) bool { return k.Role == role })]
 }
 
-// objects returns all objects of the kind with the given role, in all namespaces.
 func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	for _, o := range l.world.control.Snapshot(l.kind(role).GroupVersionKind) {
 		all = append(all, o.(*apiserver.Custom))
@@ -94,8 +87,6 @@ func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	return all
 }
 
-// editable returns an object with the same kind, namespace and name, but without content. The object is used as the
-// argument of a write.
 func (l *legacy) editable(role source.Role, o *apiserver.Custom) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(l.kind(role).GroupVersionKind)
@@ -156,7 +147,6 @@ func (l *legacy) followLease(c apiserver.Change) {
 	}
 }
 
-// possible returns the next actions that the old system, or the controller of its workload, may take.
 func (l *legacy) possible() []choice {
 	if l == nil || l.world.clock.at.Before(l.retry) {
 		return nil
@@ -200,7 +190,6 @@ func (l *legacy) newLease() *coordinationv1.Lease {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}}
 }
 
-// do carries out one step. A rejected step is retried later.
 func (l *legacy) do(name string, do func(context.Context) error) error {
 	err := do(context.Background())
 	l.world.logf("old system: %s (%v)", name, err)
@@ -211,7 +200,6 @@ func (l *legacy) do(name string, do func(context.Context) error) error {
 	return nil
 }
 
-// next returns the time at which the next action of the old system is due.
 func (l *legacy) next() (at time.Time, any bool) {
 	if l == nil {
 		return at, false
@@ -228,7 +216,6 @@ func (l *legacy) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse creates the instances of all pending creations that are due.
 func (l *legacy) elapse() {
 	if l == nil {
 		return
@@ -244,7 +231,6 @@ func (l *legacy) elapse() {
 	l.pending = left
 }
 
-// createInstance creates an instance for an old machine.
 func (l *legacy) createInstance(name string, id types.UID) {
 	w := l.world
 	l.serial++
@@ -258,7 +244,6 @@ func (l *legacy) createInstance(name string, id types.UID) {
 	})
 }
 
-// instanceOf returns the instance of an old machine, or nil if it has none.
 func (l *legacy) instanceOf(id types.UID) *instance {
 	for _, in := range l.world.cloud.instances {
 		if in.legacy.uid == id {
@@ -272,10 +257,8 @@ func (l *legacy) isPending(id types.UID) bool {
 	return slices.ContainsFunc(l.pending, func(c pendingCreation) bool { return c.uid == id })
 }
 
-// nodeMark returns the key of one annotation that the old system sets on Nodes.
 func (l *legacy) nodeMark() string { return l.system.NodeTraces().Annotations[0] }
 
-// work adds the next steps that the old controller may take for its objects.
 func (l *legacy) work(add func(string, func(context.Context) error)) {
 	w := l.world
 	machines := l.objects(source.RoleMachine)
@@ -319,15 +302,14 @@ func (l *legacy) work(add func(string, func(context.Context) error)) {
 	}
 }
 
-// deleteInstance begins to delete an instance.
 func (l *legacy) deleteInstance(in *instance) error {
 	l.checkCall("deletes instance " + in.ProviderID)
 	in.State, in.dying = provider.StateTerminating, l.world.clock.at
 	return nil
 }
 
-// keepSet adds the steps that reconcile a set: it gets the replicas of its deployment, and then machines are created or
-// deleted.
+// keepSet adds the steps that reconcile a set: it gets the replicas of its deployment, and then creates or deletes
+// machines.
 func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	add func(string, func(context.Context) error)) {
 	if set.DeletionTimestamp != nil {
@@ -363,7 +345,6 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	}
 }
 
-// newMachine returns a machine that an old set creates.
 func (l *legacy) newMachine(set *apiserver.Custom, name string) *unstructured.Unstructured {
 	template, _, _ := unstructured.NestedMap(set.Content, "spec", "template")
 	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")

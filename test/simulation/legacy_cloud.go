@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// This file implements provider.Importer, which is the part of the cloud that migrations need.
+// This file implements provider.Importer, the part of the cloud that migrations need.
 
 var _ provider.Importer = driver{}
 
@@ -43,7 +43,7 @@ func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 
-// retag is a request to change the tags of an instance, either to release or to disown the instance.
+// retag is a request to change the tags of an instance, to release or to disown it.
 type retag struct {
 	disown     bool
 	machine    provider.Machine

@@ -20,23 +20,23 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migrationPolicies returns the policies that the migrator's chart installs. The policies are rendered only once,
-// because this takes longer than a run.
+// migrationPolicies returns the policies of the migrator's chart. Rendering them takes longer than a run, so it happens
+// only once.
 var migrationPolicies = sync.OnceValue(func() []client.Object {
 	return manifests.MigrationPolicies(providerName, namespace, oldNamespace)
 })
 
 // OldSystem describes the system whose fleet is migrated in a scenario.
 type OldSystem struct {
-	// Group is the API group of the system's machines. It is provider.SourceClusterK8s or provider.SourceGardener.
+	// Group is the API group of the system's machines: provider.SourceClusterK8s or provider.SourceGardener.
 	Group string
-	// Role is true if the system's instances have a special tag. The system uses this tag to find and delete instances
-	// without a machine.
+	// Role means that the system's instances have a special tag, by which it finds and deletes instances without a
+	// machine.
 	Role bool
 }
 
-// installOldSystem adds an old system to a world, with a running fleet and a migrator. The fleet has three machines:
-// one belongs to a deployment, one belongs to a set, and one has no owner.
+// installOldSystem adds an old system with a running fleet and a migrator. One machine belongs to a deployment, one to
+// a set, and one has no owner.
 func (w *World) installOldSystem(old OldSystem) error {
 	l := &legacy{world: w, system: source.Systems()[old.Group], role: old.Role}
 	w.legacy, w.cloud.Settle = l, settleOfMigrations
@@ -105,7 +105,6 @@ func (l *legacy) object(role source.Role, name string, spec map[string]any) *uns
 	return o
 }
 
-// machineSpec returns the spec of a machine. Templates contain the same spec.
 func (l *legacy) machineSpec() map[string]any {
 	if l.system.Group() == provider.SourceGardener {
 		return map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "pool"}}
@@ -117,7 +116,6 @@ func (l *legacy) machineSpec() map[string]any {
 	}}}
 }
 
-// fleet returns the old objects that do not contain the UIDs of other objects.
 func (l *legacy) fleet() (all []client.Object) {
 	specFor := func(name string) map[string]any {
 		return map[string]any{"replicas": int64(1),
@@ -139,7 +137,6 @@ func (l *legacy) fleet() (all []client.Object) {
 		l.object(source.RoleSet, "alone", specFor("alone")))
 }
 
-// createDependents makes the deployment the owner of its set, and then creates the machines.
 func (l *legacy) createDependents(ctx context.Context, c client.Client) error {
 	controller := true
 	deployment := l.objects(source.RoleDeployment)[0]

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lifecycleScenarios returns scenarios in which one event affects a small fleet. These scenarios are small enough that
-// each fault is tried at each effect.
+// lifecycleScenarios returns scenarios in which one event affects a small fleet. They are small enough that each fault
+// is tried at each effect.
 func lifecycleScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return slices.Clone(actions) }
@@ -71,14 +71,12 @@ func lifecycleScenarios() []Scenario {
 	}
 }
 
-// onceMade delays an action until n machines were created in total. The machines of the base fleet are included.
 func (d Action) onceMade(n int) Action {
 	d.Name += fmt.Sprintf(" once machine %d was created", n)
 	d.After = func(w *World) bool { return len(w.oracle.history) >= n }
 	return d
 }
 
-// onceProtected delays an action until a Secret has the finalizer that protects Secrets in use.
 func (d Action) onceProtected(secret string) Action {
 	d.After = func(w *World) bool {
 		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")),
@@ -89,8 +87,8 @@ func (d Action) onceProtected(secret string) Action {
 	return d
 }
 
-// vanishing returns a script that deletes an object and creates it again. The deletion happens before or after another
-// action, and may ignore finalizers.
+// vanishing deletes an object and creates it again. The deletion happens before or after another action, and may ignore
+// finalizers.
 func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}
@@ -101,8 +99,6 @@ func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action
 	}
 }
 
-// vanish returns an action that deletes an object that machines need. If force is set, the action also removes the
-// finalizers of the object.
 func vanish(o client.Object, force bool) Action {
 	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -125,8 +121,8 @@ func deleteObject(ctx context.Context, c client.Client, o client.Object, force b
 	return client.IgnoreNotFound(c.Update(ctx, found))
 }
 
-// createAgain returns an action that creates a deleted object again. If the old object is still being deleted, the
-// action removes it first.
+// createAgain returns an action that creates a deleted object again. If its deletion is in progress, the action
+// completes it first.
 func createAgain(o client.Object) Action {
 	return Action{Name: fmt.Sprintf("create %T %s again", o, o.GetName()),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -174,7 +170,6 @@ func createSecret(name string) Action {
 	}}
 }
 
-// createInline returns an action that creates a Machine with an inline class.
 func createInline(name, credentials string) Action {
 	return Action{Name: "create machine " + name + " without a class",
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -185,8 +180,6 @@ func createInline(name, credentials string) Action {
 		}}
 }
 
-// createNamespace returns an action that creates the Namespace object for all objects of the fleet, so that it can be
-// deleted.
 func createNamespace() Action {
 	return Action{Name: "create the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -199,7 +192,6 @@ func deleteNamespace() Action {
 	}}
 }
 
-// unsettledNamespaces returns the Namespaces that are still being deleted.
 func (w *World) unsettledNamespaces() (missing []string) {
 	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Namespace")) {
 		if !o.GetDeletionTimestamp().IsZero() {
@@ -209,8 +201,6 @@ func (w *World) unsettledNamespaces() (missing []string) {
 	return missing
 }
 
-// setHooks returns an action that adds two lifecycle hooks to each machine. Each hook delays the deletion of the
-// machine.
 func setHooks() Action {
 	return changeMachines("set hooks", func(m *v1beta1.Machine) {
 		hook := func(name string) []v1beta1.LifecycleHook {
@@ -221,8 +211,8 @@ func setHooks() Action {
 	})
 }
 
-// removeHooks returns an action that removes the hooks of a machine for which the deletion waits, according to the
-// condition of the machine.
+// removeHooks returns an action that removes the hooks of a machine whose condition says that the deletion waits for
+// them.
 func removeHooks(which, reason string) Action {
 	waits := func(m *v1beta1.Machine) bool {
 		c := findCondition(m, v1beta1.ConditionDeleting)
@@ -255,7 +245,6 @@ func unpauseMachines() Action {
 	return d
 }
 
-// changeMachines returns an action in which an administrator changes each machine.
 func changeMachines(name string, change func(*v1beta1.Machine)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, m := range w.machines() {

@@ -16,18 +16,14 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// link is the connection of the processes to the API server of one cluster.
 type link struct {
-	// cut is the time at which the connection was lost, or zero if there is a connection. forAll is true if the API server
-	// itself is unreachable. The outage then affects all clients.
+	// cut is when the connection was lost, or zero. forAll means that the API server is unreachable for all clients.
 	cut    time.Time
 	forAll bool
-	// refuses is true if the API server answers, but rejects the credentials of the processes.
+	// refuses means that the API server answers, but rejects the credentials of the processes.
 	refuses bool
-	// step is the number of steps of the run at the beginning of the outage.
-	step int
-	// restored is the time at which the last outage ended. Outages that are too short for all processes to notice do not
-	// count.
+	step    int
+	// restored is when the last outage ended that was long enough for all processes to notice.
 	restored time.Time
 }
 
@@ -38,15 +34,14 @@ const (
 )
 
 const (
-	// noticedAfter is the time after which all processes have noticed an outage at the latest.
+	// noticedAfter is how long the processes take to notice an outage at most.
 	noticedAfter = 70 * time.Second
-	// leaseLostAfter is the time for which a process continues if it cannot renew its lease.
+	// leaseLostAfter is how long a process continues without renewing its Lease.
 	leaseLostAfter = 10 * time.Second
 )
 
 func (l link) down() bool { return !l.cut.IsZero() }
 
-// linkTo returns the connection to the given API server.
 func (w *World) linkTo(server *apiserver.Server) *link {
 	if server == w.target {
 		return &w.safety.links[toTarget]
@@ -54,14 +49,13 @@ func (w *World) linkTo(server *apiserver.Server) *link {
 	return &w.safety.links[toControl]
 }
 
-// outage returns an action that makes a cluster unreachable. The action returned by endOutage ends the outage.
 func outage(to int, forAll bool) Action {
 	return Action{Name: fmt.Sprintf("%s becomes unreachable, for all clients: %t",
 		[...]string{"the control cluster", "the target cluster"}[to], forAll),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			for _, p := range w.processes {
 				for i := range p.probes {
-					// The time of the last successful probe is random, but not longer ago than one period.
+					// The time of the last successful probe is random, at most one period ago.
 					p.probes[i].at = w.clock.at
 				}
 				p.probeDue()
@@ -74,7 +68,6 @@ func outage(to int, forAll bool) Action {
 		}}
 }
 
-// endOutage returns an action that ends an outage.
 func endOutage(to int) Action {
 	return Action{Name: "the cluster is reachable again", Do: func(_ context.Context, w *World, _ client.Client) error {
 		l := &w.safety.links[to]
@@ -87,7 +80,6 @@ func endOutage(to int) Action {
 	}}
 }
 
-// outageChoices returns the consequences of outages that are possible now.
 func (w *World) outageChoices() (out []choice) {
 	control := w.safety.links[toControl]
 	for _, p := range w.processes {
@@ -102,7 +94,6 @@ func (w *World) outageChoices() (out []choice) {
 	return out
 }
 
-// nextLeaseLoss returns the time at which processes lose their leases because of an outage.
 func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	if control := w.safety.links[toControl]; control.down() {
 		at = control.cut.Add(leaseLostAfter)
@@ -111,8 +102,6 @@ func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	return time.Time{}, false
 }
 
-// fillTarget fills the caches of the target cluster. This is necessary in a process that started while this cluster was
-// unreachable.
 func (p *Process) fillTarget() error {
 	for _, v := range p.target.views {
 		if err := v.fill(0); err != nil {
@@ -128,7 +117,6 @@ func (p *Process) fillTarget() error {
 	return nil
 }
 
-// unreachable returns an error as long as the cluster is unreachable.
 func (l *link) unreachable() error {
 	if l != nil && l.down() && l.refuses {
 		return errCredentialsRefused
@@ -139,7 +127,6 @@ func (l *link) unreachable() error {
 	return nil
 }
 
-// synced reports whether all views of the cache are filled.
 func (c *cache) synced() bool {
 	for _, v := range c.views {
 		if v.unfilled {
@@ -149,7 +136,6 @@ func (c *cache) synced() bool {
 	return true
 }
 
-// reach returns a client of an API server. The calls of this client fail while the API server is unreachable.
 func (w *World) reach(server *apiserver.Server, actor string) client.Client {
 	if w.safety.optionalReconcilers == 0 {
 		return server.Client(actor)
@@ -273,8 +259,7 @@ func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguratio
 	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }
 
-// ticking is a clock with timers for code that requires them. A ticking clock consists of a passive clock without
-// timers. The world never sets such a timer.
+// ticking adds timers to a passive clock, for code that requires them. The world never sets a timer.
 type ticking struct {
 	clocks.WithTicker
 	clocks.PassiveClock

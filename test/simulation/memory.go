@@ -11,22 +11,21 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// This code copies the memory of controllers by reflection, so that production code contains no code for the
+// This code copies the memory of controllers by reflection, so that production code contains nothing for the
 // simulation.
 //
-// First, a new controller is created with the options of its new process. Then it gets a deep copy of another
-// controller's memory. Everything that connects a controller with its process remains as New created it: options,
-// functions, channels, interfaces (such as clients and queues), locks and metrics. Everything else is memory. If a
-// field cannot be copied, for example a map that contains functions, its first use causes a panic. So no new field is
-// forgotten.
+// First, New creates a controller with the options of its new process. Then it gets a deep copy of another controller's
+// memory. What connects a controller with its process stays: options, functions, channels, interfaces (such as clients
+// and queues), locks and metrics. Everything else is memory. A field that cannot be copied, such as a map of functions,
+// panics on its first use, so no new field is forgotten.
 
-// inherit copies the memory of one controller to a new controller. Neither controller may be in a pass.
+// inherit copies the memory of one controller to a new controller. Neither may be reconciling.
 func inherit[T any](into, from *T) {
 	copyMemory(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem())
 }
 
 // copyMemory copies the memory in one part of a controller. copyMemory writes to the existing part, so that pointers to
-// the part stay valid.
+// it stay valid.
 func copyMemory(into, from reflect.Value) {
 	t := into.Type()
 	switch {
@@ -47,11 +46,10 @@ func copyMemory(into, from reflect.Value) {
 	}
 }
 
-// unsharer completes a shallow copy: it replaces each reference in the copy by a reference to a separate copy.
+// unsharer replaces each reference in a shallow copy by a reference to a separate copy.
 type unsharer func(reflect.Value)
 
-// unsharers contains the unsharer for each known type. The unsharer is nil if the type contains no reference to mutable
-// data.
+// unsharers contains the unsharer for each known type, or nil if the type contains no reference to mutable data.
 var unsharers sync.Map
 
 func unsharerOf(t reflect.Type) unsharer {
@@ -159,8 +157,7 @@ func unshareStruct(t reflect.Type) unsharer {
 	}
 }
 
-// isConnection reports whether a part of a controller connects the controller with its process, so that it is not
-// memory.
+// isConnection reports whether a part of a controller connects it with its process, so that it is not memory.
 func isConnection(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
@@ -175,21 +172,20 @@ func isConnection(t reflect.Type) bool {
 	return false
 }
 
-// isOurs reports whether a type is part of the controllers. Types of the API and of the answers of providers do
-// not belong to the controllers.
+// isOurs reports whether a type belongs to the controllers, and not to the API or to provider responses.
 func isOurs(t reflect.Type) bool {
 	of, ours := strings.CutPrefix(t.PkgPath(), "machinist.dev/machinist/")
 	return ours && !strings.HasPrefix(of, "api/") && !strings.HasPrefix(of, "pkg/")
 }
 
-// isImmutable reports whether a value of this type never changes after it was stored. These are times, parsed
-// budgets, API objects and their parts, and answers of providers.
+// isImmutable reports whether stored values of this type never change: times, parsed budgets, API objects and their
+// parts, and provider responses.
 func isImmutable(t reflect.Type) bool {
 	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() ||
 		t.Kind() == reflect.Struct && !isOurs(t)
 }
 
-// accessible returns a field that can be read and set, even if the field is unexported. The field must be addressable.
+// accessible returns an addressable field that can be read and set even if it is unexported.
 func accessible(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }

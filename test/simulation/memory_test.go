@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// testController has the same structure as a real controller.
 type testController struct {
 	testOptions
 	notify func()
@@ -78,8 +77,7 @@ func TestInheritCopiesMemory(t *testing.T) {
 	}
 }
 
-// If a new field cannot be copied, its first use must cause a panic. Otherwise two controllers could share the field
-// unnoticed.
+// A new field that cannot be copied must panic on its first use. Otherwise, two controllers could share it unnoticed.
 func TestInheritPanicsForMemoryThatCannotBeCopied(t *testing.T) {
 	type controller struct{ calls map[string]func() }
 	defer func() {

@@ -23,11 +23,10 @@ import (
 // Migrations is the group of scenarios in which fleets of other systems are migrated.
 const Migrations Group = "migrations"
 
-// migrationTiming contains short times, so that a run has few passes in which nothing happens.
+// migrationTiming contains short times, so that a run has few reconciliations without effect.
 var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second, LeaseMargin: 5 * time.Second,
 	EmptyFor: 5 * time.Second, FormerLeader: 2 * leaseDuration, Poll: 6 * time.Second, Replan: 15 * time.Second}
 
-// migrator creates the controllers of a migrator process.
 func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 	if err := p.cached([]process.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
 		return nil, err
@@ -40,22 +39,20 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Control:   live, Target: p.live(p.target),
 		Fresh:  func() (client.Client, error) { return fresh, nil },
 		User:   func(context.Context) (string, error) { return Migrator, nil },
-		Clock:  w.clock, // The migrator measures waiting times by the monotonic clock.
+		Clock:  w.clock, // The migrator measures waits by the monotonic clock.
 		Timing: migrationTiming, Parallel: 1, SystemNamespace: leases,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
 		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil
 }
 
-// phases contains the phases of a migration in their order. The phases of an abort are not included.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
 const migrationName = "over"
 
-// migrationScenarios returns scenarios in which a fleet is migrated, or is migrated and then returned to the old
-// system.
+// migrationScenarios returns scenarios in which a fleet is migrated, and in some of them returned to the old system.
 func migrationScenarios() []Scenario {
 	k := &OldSystem{Group: provider.SourceClusterK8s}
 	g := &OldSystem{Group: provider.SourceGardener, Role: true}
@@ -67,9 +64,8 @@ func migrationScenarios() []Scenario {
 	}
 }
 
-// beginMigration returns the actions that create a migration and agree to its plan. Directly before the migration, the
-// old deployment is scaled up. In some runs, the old controller cannot be scaled to 0, or it has a machine that is not
-// migrated.
+// beginMigration returns the actions that create a migration and accept its plan. The old deployment is scaled up right
+// before. In some runs, the old controller cannot be scaled to 0, or it has a machine that is not migrated.
 func beginMigration(r *rand.Rand) []Action {
 	actions := []Action{scaleOld(2)}
 	if r.IntN(2) == 0 {
@@ -82,8 +78,8 @@ func commitMigration(r *rand.Rand) []Action {
 	return append(beginMigration(r), changeFenced(), stage(v1beta1.MigrationCommit, v1beta1.MigrationAdopted))
 }
 
-// changeFenced returns an action that changes the old sets, like a tool that applies their manifests again. The action
-// also scales the new sets to 0. The fence must refuse both.
+// changeFenced returns an action that reapplies the manifests of the old sets, and scales the new sets to 0. The fence
+// must refuse both.
 func changeFenced() Action {
 	return Action{Name: "change the old and the new sets behind the fence",
 		After: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },
@@ -120,12 +116,11 @@ func scaleOld(n int) Action {
 		}}
 }
 
-// createUnmigrated returns an action that creates an old machine in a namespace that is not migrated.
 func createUnmigrated() Action {
 	return Action{Name: "create an old machine in another namespace", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
 		if w.legacy.system.Group() == provider.SourceGardener {
-			return nil // It would need a class of its own.
+			return nil // The machine would need its own class.
 		}
 		m := w.legacy.object(source.RoleMachine, otherNamespace, w.legacy.machineSpec())
 		m.SetNamespace(otherNamespace)
@@ -135,7 +130,7 @@ func createUnmigrated() Action {
 }
 
 // migrate returns an action that creates the Migration. If the old controller cannot be stopped, only its Lease and the
-// policy prevent it from acting.
+// policy keep it from acting.
 func migrate(stops bool) Action {
 	return Action{Name: fmt.Sprintf("create the migration, the old controller can be stopped: %t", stops),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -158,7 +153,6 @@ func (w *World) migration() *v1beta1.Migration {
 	return nil
 }
 
-// phase returns the phase of the migration. The result is "" if there is no migration.
 func (w *World) phase() v1beta1.MigrationPhase {
 	if m := w.migration(); m != nil {
 		return m.Status.Phase
@@ -166,7 +160,6 @@ func (w *World) phase() v1beta1.MigrationPhase {
 	return ""
 }
 
-// acceptPlan returns an action that agrees to the plan of the migration and accepts its losses.
 func acceptPlan() Action {
 	return Action{Name: "accept the plan",
 		After: func(w *World) bool {
@@ -186,7 +179,6 @@ func acceptPlan() Action {
 		}}
 }
 
-// stage returns an action that sets the stage of the migration, after the migration has reached the given phase.
 func stage(s v1beta1.MigrationStage, since v1beta1.MigrationPhase) Action {
 	return Action{Name: fmt.Sprintf("set the stage %s in phase %s", s, since),
 		After: func(w *World) bool {

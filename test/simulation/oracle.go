@@ -20,48 +20,45 @@ import (
 
 type uid = types.UID
 
-// oracle checks each write. The check uses the state of the world directly before the write. The methods whose names
-// begin with "may" check rules, and report broken rules.
+// oracle checks each write against the state of the world right before it. Methods that begin with "may" check rules
+// and report broken ones.
 type oracle struct {
 	world *World
-	// judgedControl and judgedTarget are revisions of the two clusters. The oracle has checked all changes up to these
-	// revisions.
+	// judgedControl and judgedTarget are the revisions of the two clusters up to which the oracle has checked all
+	// changes.
 	judgedControl, judgedTarget int64
 	machines                    map[uid]*v1beta1.Machine
-	// history contains all versions of each machine that ever existed.
-	history map[uid][]version
-	// instructions contains the changes that the manager has made to the replicas of each set. If a set acts on such a
-	// change, the oracle uses the knowledge that the manager had when it wrote the change.
+	history                     map[uid][]version
+	// instructions contains the manager's changes of the replicas of each set. For a set that acts on such a change,
+	// the knowledge of the manager at that time counts.
 	instructions map[uid][]instruction
-	// managerSeen contains the revision of each kind up to which the manager had seen all changes at its last write. Each
-	// later leader starts with at least this knowledge.
+	// managerSeen contains, for each kind, the revision up to which the manager had seen all changes at its last write.
+	// Later leaders start with at least this knowledge.
 	managerSeen map[string]int64
 	sets        map[uid]*invariants.Owner
-	// cordoned is when providers cordoned Nodes.
 	cordoned    map[uid]time.Time
 	deployments map[uid]*invariants.Owner
-	// scaleDowns contains the number of machines that may be deleted because users have scaled down, for each deployment
-	// and each standalone set.
+	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
+	// standalone set.
 	scaleDowns map[uid]int
-	// surplus contains the machines that were created by a former leader. Until the current leader sees such a
-	// machine, a set may have one machine too many.
+	// surplus contains the machines of former leaders. Until the current leader sees such a machine, a set may have one
+	// machine too many.
 	surplus map[uid]bool
 	err     error
 }
 
-// instruction is a change that the manager has made to the replicas of a set. An instruction contains, for each
-// kind, the revision that the manager had seen when it wrote the change.
+// instruction is a manager's change of the replicas of a set. For each kind, it contains the revision that the manager
+// had seen at that time.
 type instruction struct {
 	revision int64
 	seen     map[string]int64
 }
 
-// version is one version of a machine. A version starts at its revision and ends at the revision of the next version.
+// version is one version of a machine and ends at the revision of the next version.
 type version struct {
 	revision int64
-	// machine is nil after the deletion.
-	machine *v1beta1.Machine
-	actor   string
+	machine  *v1beta1.Machine
+	actor    string
 }
 
 func (o *oracle) begin(w *World) {
@@ -77,7 +74,6 @@ func (o *oracle) begin(w *World) {
 	}
 }
 
-// broken stores the first breach.
 func (o *oracle) broken(err error) {
 	if o.err == nil {
 		o.err = err
@@ -94,7 +90,6 @@ func (o *oracle) breach(rule, format string, args ...any) {
 
 func (o *oracle) failure() error { return o.err }
 
-// check checks all writes that were made since its last call.
 func (w *World) check() {
 	o := &w.oracle
 	if revision := w.control.Revision(); revision > o.judgedControl {
@@ -187,7 +182,6 @@ func (o *oracle) control(c apiserver.Change) {
 	}
 }
 
-// take records a new version of an object.
 func (o *oracle) take(revision int64, object client.Object) {
 	switch x := object.(type) {
 	case *v1beta1.Machine:
@@ -209,7 +203,7 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 	known.Note(revision, object, b)
 }
 
-// mayBeGone checks I1: a Machine may be removed only after its instance is deleted.
+// mayBeGone checks I1: a Machine may be removed only after its instance.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if o.stripped(m) || o.leftByForce(m) {
 		return
@@ -271,8 +265,8 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// replacementSurge returns the number of machines that a standalone set may have in addition to its replicas. The
-// number is 1 if a machine is marked for replacement.
+// replacementSurge returns how many machines a standalone set may have beyond its replicas: 1 if a machine is marked
+// for replacement.
 func (o *oracle) replacementSurge(set uid) int {
 	if o.sets[set].Controller != "" {
 		return 0
@@ -284,9 +278,9 @@ func (o *oracle) replacementSurge(set uid) int {
 	}))
 }
 
-// mayDelete checks the second half of I3: enough machines remain available. If a machine has become unavailable for a
-// reason other than a write of the manager, the manager may not know that yet. Such a machine still counts as
-// available. The knowledge of the manager is what it had seen at the beginning of its current pass.
+// mayDelete checks the second half of I3: enough machines remain available. The manager may not know yet that something
+// else has made a machine unavailable, so such a machine still counts. The knowledge of the manager is what it had seen
+// at the beginning of its current reconciliation.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -316,9 +310,9 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// countsFrom returns a revision. If a version of an object was current at this revision or later, it counts for the
-// actions of a set. The returned revision is the smaller one of two revisions: what the set's controller had seen, and
-// what the manager had seen when it wrote the replicas of the set.
+// countsFrom returns the revision from which the versions of an object count for the actions of a set. The result is
+// the smaller one of two revisions: what the set's controller had seen, and what the manager had seen when it wrote the
+// replicas.
 func (o *oracle) countsFrom(set uid, kind string) int64 {
 	seen := o.seen()
 	instructed := o.sets[set].Versions[0].Position
@@ -330,8 +324,8 @@ func (o *oracle) countsFrom(set uid, kind string) int64 {
 	return min(seen[kind], instructed)
 }
 
-// availableSince reports whether a machine of the given sets is available. A machine also counts if it was available at
-// the revision or later, and then something other than a write of the manager made it unavailable.
+// availableSince reports whether a machine of the given sets counts as available. A machine counts if it is available,
+// or if it was available at the revision or later and something other than the manager ended this.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
@@ -344,7 +338,7 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 	}, revision)
 }
 
-// seen returns the revision of each kind that the process of the current pass had seen at the beginning of the pass.
+// seen returns, for each kind, the revision that the current process had seen at the beginning of its reconciliation.
 func (o *oracle) seen() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen
@@ -352,14 +346,13 @@ func (o *oracle) seen() map[string]int64 {
 	return nil
 }
 
-// live returns the number of machines of a set that are not being deleted. Machines that were not created by the
-// current leader are not counted.
+// live returns the number of live machines of a set, without the machines of former leaders.
 func (o *oracle) live(set uid) int {
 	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
-// countSurplus returns the number of live machines of a set that were created by a former leader. If the set
-// deletes surplus machines, it may choose other machines than those in surplus.
+// countSurplus returns the number of live machines of a set that former leaders created. If the set deletes surplus
+// machines, it may choose others instead.
 func (o *oracle) countSurplus(set uid) int {
 	return o.count(set, func(m uid) bool { return o.surplus[m] })
 }
@@ -376,12 +369,10 @@ func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 
 func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
 
-// endsAt reports whether a version is the first version in which the machine is being deleted or no longer exists.
 func endsAt(versions []version, i int) bool {
 	return i > 0 && deleted(versions[i]) && !deleted(versions[i-1])
 }
 
-// belongsTo reports whether the machine exists in this version and belongs to one of the sets.
 func (v version) belongsTo(members func(set uid) bool) bool {
 	if v.machine == nil {
 		return false
@@ -390,7 +381,7 @@ func (v version) belongsTo(members func(set uid) bool) bool {
 	return owner != nil && members(owner.UID)
 }
 
-// target checks the changes in the target cluster. A Node may be deleted only after its instance is deleted.
+// target checks the changes in the target cluster. A Node may be deleted only after its instance.
 func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
@@ -406,7 +397,6 @@ func (o *oracle) target(c apiserver.Change) {
 	}
 }
 
-// lastWrites describes up to five writes that were made after the given revisions of the two clusters.
 func (o *oracle) lastWrites(control, target int64) string {
 	var out []string
 	for _, c := range append(o.world.control.Changes(control), o.world.target.Changes(target)...) {

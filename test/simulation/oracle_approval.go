@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayApprove checks the approval of a certificate request: the request must come from the kubelet itself, and its
+// mayApprove checks the approval of a certificate request. The request must come from the kubelet itself, and its
 // Machine must not be in deletion. All other requests must be denied.
 func (o *oracle) mayApprove(c apiserver.Change) {
 	after, ok := c.New.(*certificatesv1.CertificateSigningRequest)
@@ -31,8 +31,8 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	}
 }
 
-// endOf returns the time at which the deletion of a machine was requested, or at which the machine was removed. endOf
-// returns zero if the machine exists and is not being deleted.
+// endOf returns when the deletion of a machine was requested, or when the machine was removed. endOf returns zero
+// otherwise.
 func (o *oracle) endOf(machine uid) time.Time {
 	versions := o.history[machine]
 	if len(versions) == 0 {
@@ -42,7 +42,7 @@ func (o *oracle) endOf(machine uid) time.Time {
 	case last != nil && last.DeletionTimestamp.IsZero():
 		return time.Time{}
 	case last != nil:
-		return last.DeletionTimestamp.Add(time.Second) // API times are in whole seconds.
+		return last.DeletionTimestamp.Add(time.Second) // API times are whole seconds.
 	}
 	for i := len(versions) - 1; i >= 0; i-- {
 		if m := versions[i].machine; m != nil && !m.DeletionTimestamp.IsZero() {
@@ -52,7 +52,6 @@ func (o *oracle) endOf(machine uid) time.Time {
 	return epoch
 }
 
-// passBegan returns the time at which the current pass began.
 func (o *oracle) passBegan() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.began

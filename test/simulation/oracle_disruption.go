@@ -17,11 +17,10 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// The rules of disruption budgets. If a write of the manager takes a machine out of service, the oracle checks all
-// budgets that apply to this machine. For the manager's own changes, the oracle uses the current state at the API
-// server. A change by another client counts only after the manager has seen it.
+// The rules of disruption budgets. When the manager takes a machine out of service, the oracle checks all budgets of
+// this machine. The manager's own changes count at once. Changes by other clients count only after the manager has seen
+// them.
 
-// mayDisruptByDelete checks the deletion of a machine by the manager.
 func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || metav1.GetControllerOfNoCopy(m) == nil {
 		return
@@ -31,8 +30,8 @@ func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mayUpdate checks a hand-over by the manager. A hand-over moves a machine to another set, whose template then changes
-// the instance in place.
+// mayUpdate checks a hand-over by the manager: it moves a machine to another set, whose template then changes the
+// instance in place.
 func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil {
@@ -40,13 +39,13 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	}
 }
 
-// mayDisrupt checks that a machine may be taken out of service for one of the given reasons. There may be several
-// reasons, because the oracle cannot always find out which reason applies.
+// mayDisrupt checks that a machine may be taken out of service for one of the given reasons. The oracle cannot always
+// tell which of them applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
 	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
 	if slices.ContainsFunc(versions, needsNoBudget) {
-		return // No budget has to be asked for this machine.
+		return // No budget covers this machine.
 	}
 	from, to := o.decisionTime()
 	if !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return !exemptUntil(v, to) }) {
@@ -78,8 +77,6 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 	}
 }
 
-// decisionTime returns the start and the end of the time in which the current decision was made. Both are times of the
-// process's clock.
 func (o *oracle) decisionTime() (from, to time.Time) {
 	from, to = o.world.clock.at, o.world.clock.at
 	f := o.world.top()
@@ -89,13 +86,13 @@ func (o *oracle) decisionTime() (from, to time.Time) {
 	behind := f.controller.process.clock.behind
 	from, to = f.began.Add(-behind), to.Add(-behind)
 	if behind > 0 {
-		to = to.Add(setBack) // The clock may have been set back in the middle of the pass.
+		to = to.Add(setBack) // The clock may have been set back during the reconciliation.
 	}
 	return from, to
 }
 
-// mustBeAsked reports whether the manager must respect a budget. The budget must select the machine, be in force during
-// the whole time, and apply to all reasons.
+// mustBeAsked reports whether the manager must respect a budget: it selects the machine, is in force all the time, and
+// applies to all reasons.
 func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
 	reasons []v1beta1.DisruptionReason, from, to time.Time) bool {
 	for _, m := range machine {
@@ -157,8 +154,7 @@ func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most 
 	return used, max(1, selected*percent/100)
 }
 
-// knownDisrupted reports whether a machine is out of service and the manager knows it. The manager knows its own
-// writes, and other changes that it has seen.
+// knownDisrupted reports whether a machine is out of service and the manager knows it, from its own write or its cache.
 func (o *oracle) knownDisrupted(id uid) bool {
 	versions := o.history[id]
 	i := len(versions)
@@ -168,14 +164,13 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
 }
 
-// serves reports whether pods may run on a machine. This depends on whether the instance exists, and not on the status
-// of the Machine.
+// serves reports whether pods may run on a machine. This depends on the instance, not on the status of the Machine.
 func (o *oracle) serves(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
 
-// isDisrupted reports whether a machine that serves pods is being deleted, or its instance differs from the spec. A
-// deletion that an autoscaler has requested does not count.
+// isDisrupted reports whether a machine that serves pods is being deleted, or its instance differs from the spec.
+// Deletions that an autoscaler has requested do not count.
 func (o *oracle) isDisrupted(m *v1beta1.Machine) bool {
 	if !o.serves(m) {
 		return false
@@ -197,15 +192,14 @@ func annotated(m *v1beta1.Machine, key string) bool {
 	return has
 }
 
-// exemptUntil reports whether a user has exempted a machine until later than the given time.
 func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	value, exempt := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	until, err := time.Parse(time.RFC3339, value)
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine on which the current pass may be based. These are the version that the
-// process had seen, and all later versions. nil means that the machine did not exist.
+// believed returns the versions of a machine on which the current reconciliation may be based: the one that the process
+// had seen, and all later ones. Nil stands for a missing machine.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {
@@ -222,7 +216,7 @@ func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	return out
 }
 
-// believedVersions returns, for each object of a kind, the versions on which the current pass may be based.
+// believedVersions returns, for each object of a kind, the versions on which the current reconciliation may be based.
 func believedVersions[T interface {
 	comparable
 	client.Object

@@ -13,12 +13,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The manager does not record the reason for a deletion. The oracle derives the reason from the requests of users, and
-// from the actual and the allowed number of machines, as far as the manager can know them.
+// The manager does not record why it deletes a machine. The oracle derives the reason from the requests of users, and
+// from the actual and allowed number of machines, as far as the manager can know them.
 
-// reasonsToDelete returns the possible reasons for which the manager has deleted a machine, if the manager must respect
-// budgets for all of them. reasonsToDelete returns no reason if the deletion may have a reason that no budget limits: a
-// scale-down, or the loss of the instance.
+// reasonsToDelete returns the possible reasons for the deletion of a machine, if budgets limit all of them.
+// reasonsToDelete returns none if the reason may be a scale-down or the loss of the instance.
 func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.DisruptionReason) {
 	id := metav1.GetControllerOfNoCopy(m).UID
 	set := o.sets[id]
@@ -70,10 +69,9 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	return reasons
 }
 
-// expiredMark is the value of the replace annotation on machines that are replaced because of their age.
 const expiredMark = "expired"
 
-// liveBetween returns the minimum and the maximum number of live machines in some sets that the current pass may
+// liveBetween returns the minimum and maximum number of live machines in some sets that the current reconciliation may
 // assume.
 func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	for id := range o.history {
@@ -92,9 +90,8 @@ func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	return least, most
 }
 
-// scaledDown reports whether a machine may be deleted because users have scaled down, or because there are more
-// machines than a rollout allows. If users have scaled down, scaledDown subtracts the machine from the number of
-// machines that may still be deleted. live is the number of live machines of the set.
+// scaledDown reports whether a machine may be deleted because of a scale-down, or because there are more machines than
+// a rollout allows. A scale-down then permits one deletion less. live is the number of live machines of the set.
 func (o *oracle) scaledDown(set uid, live int) bool {
 	owner, kind := o.deployments[o.sets[set].Controller], "MachineDeployment"
 	id := o.sets[set].Controller
@@ -128,7 +125,7 @@ func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
 	return replicas, most
 }
 
-// followScaleDown records the total number of machines by which users have scaled down. A scale-up reduces this number.
+// followScaleDown records by how many machines users have scaled down. A scale-up reduces this number.
 func (o *oracle) followScaleDown(c apiserver.Change) {
 	if c.Actor == Manager || c.Actor == Manager+Former || c.Old == nil {
 		return
@@ -145,9 +142,8 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set belongs to an old revision of its deployment. The manager may not know all
-// changes. So the result surely is true if it must know that the set is outdated, and maybe is true if it may know
-// that.
+// outdated reports whether a set belongs to an old revision of its deployment. surely means that the manager must know
+// this, and maybe that it may know this.
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)
@@ -182,12 +178,12 @@ func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	return slices.Max(own) < least, slices.Min(own) < most
 }
 
-// longUnhealthy is the time after which an unhealthy machine takes precedence over other disruptions. The machine must
-// have been marked for this time, and the manager must know the mark.
+// longUnhealthy is how long an unhealthy machine must have been marked before it takes precedence over other
+// disruptions. The manager must know the mark.
 const longUnhealthy = 3 * time.Minute
 
-// mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for the same
-// budget. mayTakeLastSlot checks this only if exactly one budget applies to the machine.
+// mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for it. The check
+// requires that exactly one budget applies to the machine.
 func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
 	reasons []v1beta1.DisruptionReason, budgets int) {
 	if budgets > 1 || slices.Contains(reasons, v1beta1.DisruptionRemediation) ||

@@ -14,9 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// I7: these rules say what a provider may do to pods, and when it may remove their instance or their volumes.
+// I7: these rules say what a provider may do to pods, and when it may remove their instance or volumes.
 
-// drains checks the changes of Nodes and pods in the target cluster.
 func (o *oracle) drains(c apiserver.Change) {
 	switch x := c.New.(type) {
 	case *corev1.Node:
@@ -31,7 +30,6 @@ func (o *oracle) drains(c apiserver.Change) {
 	}
 }
 
-// machineOn returns the machine to which a Node belongs, or nil if there is none.
 func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
 	if node != nil && ofDistribution(node) {
 		if in := o.world.hostOf(node); in != nil {
@@ -53,8 +51,7 @@ func stays(p *corev1.Pod) bool {
 	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
 }
 
-// wasToBeDrained reports whether a machine had a reason to be drained at the time of the request, although it has no
-// reason now.
+// wasToBeDrained reports whether a machine had a reason to be drained at the time of the request, but has none now.
 func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	f := o.world.top()
 	if f == nil || m == nil || !m.DeletionTimestamp.IsZero() || updating(m) {
@@ -69,7 +66,6 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	return reason
 }
 
-// mayEndPod checks whether a pod may be evicted or deleted.
 func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	starts := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
 	gone := c.Type == watch.Deleted
@@ -104,8 +100,8 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	}
 	start, known := o.drainBegan(m)
 	if !known {
-		// Before the start of the drain is recorded in the status, only the process knows it. The drain begins after the Node
-		// is cordoned, so the oracle uses the time of the cordon.
+		// Only the process knows the start of the drain until the status records it. The drain begins after the cordon,
+		// so the oracle uses the time of the cordon.
 		if start, known = o.cordoned[node.UID]; !known {
 			return
 		}
@@ -121,15 +117,14 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	}
 }
 
-// updating reports whether a machine is being updated in place. The result is also true if the update was withdrawn,
-// but the machine does not show this yet.
+// updating reports whether a machine is being updated in place, or does not show yet that the update was withdrawn.
 func updating(m *v1beta1.Machine) bool {
 	updated := findCondition(m, v1beta1.ConditionUpToDate)
 	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
 }
 
-// drainBegan returns the time at which the drain of a machine began. If this time is not recorded yet, drainBegan
-// returns the time at which the machine was deleted.
+// drainBegan returns when the drain of a machine began. If this is not recorded yet, it returns when the machine was
+// deleted.
 func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	versions := o.history[m.UID]
 	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
@@ -143,8 +138,6 @@ func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	return m.DeletionTimestamp.Time, true
 }
 
-// whenDeleted returns the machine in its state at the time of the deletion request, or nil if the deletion was not
-// requested.
 func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, v := range o.history[m.UID] {
 		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
@@ -154,8 +147,7 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// blockedBy reports whether hooks block the deletion of a machine. then is the machine at the time of the deletion
-// request, or nil.
+// blockedBy reports whether hooks block the deletion of a machine. then is the machine at the deletion request, or nil.
 func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }
@@ -174,7 +166,6 @@ func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
 	}
 }
 
-// hasEver reports whether a machine has ever had one of the annotations.
 func (o *oracle) hasEver(id uid, keys ...string) bool {
 	return slices.ContainsFunc(o.history[id], func(v version) bool {
 		return v.machine != nil && slices.ContainsFunc(keys, func(key string) bool {
@@ -184,8 +175,8 @@ func (o *oracle) hasEver(id uid, keys ...string) bool {
 	})
 }
 
-// mayDisturb checks a change or the deletion of an instance. First, the pods must be deleted and their volumes
-// detached, or the timeout for this must have passed.
+// mayDisturb checks a change or the deletion of an instance. The pods must be deleted and their volumes detached, or
+// the timeout must have passed.
 func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	m := o.machines[id]
 	if m == nil || !does || in.owner() != id {
@@ -229,7 +220,6 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 }
 
-// attachedTo returns one of the volumes that are attached to a node, or "" if no volume is attached.
 func (o *oracle) attachedTo(node *corev1.Node) string {
 	found := o.world.attachments(func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name })
 	if len(found) == 0 {
@@ -238,8 +228,7 @@ func (o *oracle) attachedTo(node *corev1.Node) string {
 	return *found[0].Spec.Source.PersistentVolumeName
 }
 
-// mayDeleteNode checks the deletion of a Node. First, its volumes must be detached, or the timeout for this must have
-// passed.
+// mayDeleteNode checks the deletion of a Node. Its volumes must be detached, or the timeout must have passed.
 func (o *oracle) mayDeleteNode(c apiserver.Change, node *corev1.Node) {
 	m := o.machineOn(node)
 	attached := o.attachedTo(node)

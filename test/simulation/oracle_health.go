@@ -16,19 +16,15 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// nodeHealth is the actual health of a Node. The processes may not know it yet.
 type nodeHealth struct {
-	healthy bool
-	// since is the time at which the current state began. illSince is the time at which the last unhealthy period began.
+	healthy         bool
 	since, illSince time.Time
-	// revision is the revision of the change with which the current state began.
-	revision int64
+	revision        int64
 }
 
-// healthKnownAfter is the time after which all processes know the state of a Node, even if their caches are late.
+// healthKnownAfter is how long processes with late caches take to learn the state of a Node at most.
 const healthKnownAfter = longestBehind + time.Second
 
-// follow updates the recorded health of a Node after the Node has changed.
 func (g *safetyState) follow(w *World, c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if !ok || g.nodes == nil {
@@ -48,7 +44,7 @@ func (g *safetyState) follow(w *World, c apiserver.Change) {
 	g.followMeltdown(w)
 }
 
-// followMeltdown records the beginning and the end of a meltdown. During a meltdown, most nodes are unhealthy.
+// followMeltdown records the beginning and the end of a meltdown, in which most nodes are unhealthy.
 func (g *safetyState) followMeltdown(w *World) {
 	ill, all := w.oracle.countUnhealthy(0)
 	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
@@ -62,8 +58,8 @@ func (g *safetyState) followMeltdown(w *World) {
 	}
 }
 
-// countUnhealthy returns the number of machines with a Node, and how many of their Nodes have been unhealthy for longer
-// than a time.
+// countUnhealthy returns the number of machines with a Node, and how many Nodes have been unhealthy for longer than a
+// time.
 func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	for _, m := range o.machines {
 		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
@@ -79,8 +75,7 @@ func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince returns the time since an event. It excludes the time jumps since then, because no process
-// could learn anything during a jump.
+// clockSteadySince returns the time since an event without time jumps, in which no process can learn anything.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -130,8 +125,8 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 }
 
-// mayFailToJoin checks that a machine is reported as failed to join only after its join timeout. The time of an outage
-// of the target cluster is not included in this timeout.
+// mayFailToJoin checks that a machine fails to join only after its join timeout, which excludes outages of the target
+// cluster.
 func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	w := o.world
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
@@ -151,8 +146,7 @@ func requested(m *v1beta1.Machine) bool {
 }
 
 // markedInGoodFaith reports whether a machine is marked as unhealthy because the process could not know that its Node
-// is healthy again. This is true in three cases: the process had not seen the change of the Node, the time has jumped
-// since this change, or the clocks differ.
+// has recovered. The process had not seen the change, the time has jumped since then, or the clocks differ.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
@@ -166,9 +160,8 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	return known && node.healthy && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
-// mayActInOutage checks that no machine is added, replaced or remediated during an outage of a cluster that all
-// processes have noticed. A pass may still act if it began before all processes had noticed the outage. No time passes
-// during a pass.
+// mayActInOutage checks that no machine is added, replaced or remediated during an outage that all processes have
+// noticed. A reconciliation that began before that may still act. No time passes during a reconciliation.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
 		if l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
@@ -178,7 +171,6 @@ func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	}
 }
 
-// mayMark checks that a machine is marked for replacement only if its Node is unhealthy.
 func (o *oracle) mayMark(m *v1beta1.Machine) {
 	w := o.world
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -194,9 +186,9 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 			node.since.Sub(epoch))
 		return
 	}
-	// The health timeout starts again at each of the times below. There is one exception: a leader could not
-	// notice the event if it was not running at this time, or had only just started. If the state of the Node has
-	// lasted for three timeouts, such a leader may use the recorded time of this state.
+	// The health timeout starts again at each of the times below. A leader that was not running then, or had only just
+	// started, could not notice the event. If the state of the Node has lasted for three timeouts, it may use the
+	// recorded time.
 	began := node.illSince
 	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {
@@ -208,7 +200,7 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 			began = t
 		}
 	}
-	// API times are in whole seconds.
+	// API times are whole seconds.
 	if due := began.Truncate(time.Second).Add(healthTimeout); w.clock.at.Before(due) {
 		o.breach("I6", "machine %s is marked as unhealthy only %s after its health timeout began, at %s", m.Name,
 			w.clock.Since(began), began.Sub(epoch))
@@ -224,7 +216,6 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	}
 }
 
-// leaderSince returns the time at which the process of the current pass started.
 func (o *oracle) leaderSince() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.controller.process.began
@@ -232,8 +223,8 @@ func (o *oracle) leaderSince() time.Time {
 	return time.Time{}
 }
 
-// mostUnhealthy returns the maximum number of unhealthy machines up to which machines are replaced. If the processes
-// may know different limits, mostUnhealthy returns the highest one.
+// mostUnhealthy returns the highest number of unhealthy machines at which machines are replaced. Of the limits that the
+// processes may know, the highest one counts.
 func (o *oracle) mostUnhealthy() int {
 	all := 1
 	for _, m := range o.machines {
@@ -252,7 +243,6 @@ func (o *oracle) mostUnhealthy() int {
 	return max(n, 1)
 }
 
-// frozenObjects returns the objects that are still frozen.
 func (w *World) frozenObjects() (missing []string) {
 	for _, kind := range []string{"MachineDeployment", "MachineSet"} {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayAskFor checks a request for a new instance. The token of the request and its bootstrap token must belong to the
-// same attempt of the same machine. An attempt ends after its instance was recorded and then deleted.
+// mayAskFor checks a request for a new instance. Its token and bootstrap token must belong to the same attempt of the
+// same machine. An attempt ends after its instance was recorded and then deleted.
 func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	c, name := o.world.cloud, req.Machine.Name
 	o.mayTouch("create", name)
@@ -35,16 +35,16 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	written := slices.IndexFunc(history, func(v version) bool {
 		return v.machine != nil && v.machine.Spec.ProviderID == made.providerID
 	})
-	// A former leader may have sent the request after the instance was recorded. A write by a former leader counts only
-	// after the current leader has seen it.
+	// A former leader may have sent the request after the instance was recorded. Its writes count only after the
+	// current leader has seen them.
 	if written >= 0 && (history[written].actor != Provider+Former || history[written].revision <= p.sees("Machine")) {
 		o.breach("attempt", "machine %s requests an instance with the token of its former instance %s, which is gone", name,
 			made.providerID)
 	}
 }
 
-// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted. A change
-// that the process could not have read at the beginning of its pass does not count.
+// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted, as far as
+// the process could have read that.
 func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	m, f := o.machineOn(node), o.world.top()

@@ -19,28 +19,24 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// These are the rules for migrations, J1 to J7. Each rule is checked at the writes and calls of the cloud that could
-// break the rule.
+// The rules for migrations, J1 to J7. Each rule is checked at the writes and cloud calls that could break it.
 
 var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
-// fencedPhases contains the phases in which the old controller must not act.
 var fencedPhases = phases[2:9]
 
 func (l *legacy) breach(rule, format string, args ...any) {
 	l.world.oracle.breach(rule, format, args...)
 }
 
-// checkCall checks a call of the cloud by the old controller. J1: while the fence is up, the old controller makes no
-// call.
+// checkCall checks a cloud call of the old controller. J1: it makes no call while the fence is up.
 func (l *legacy) checkCall(what string) {
 	if phase := l.world.phase(); slices.Contains(fencedPhases, phase) {
 		l.breach("J1", "the old controller %s in the phase %s", what, phase)
 	}
 }
 
-// mayTakeOver checks J1: Machinist takes over no machine while the old controller may act or has a pending
-// creation.
+// mayTakeOver checks J1: Machinist takes over no machine while the old controller may act or has a pending creation.
 func (l *legacy) mayTakeOver(what string) {
 	switch {
 	case l.mayAct():
@@ -50,14 +46,13 @@ func (l *legacy) mayTakeOver(what string) {
 	}
 }
 
-// mayTag checks the tags that a provider sets on an instance.
 func (o *oracle) mayTag(req provider.AdoptRequest) {
 	if l := o.world.legacy; l != nil {
 		l.mayTakeOver("instance " + req.ProviderID + " is tagged")
 	}
 }
 
-// mayTouch checks J4: a migration creates no instance in the cloud, and deletes none.
+// mayTouch checks J4: a migration neither creates nor deletes an instance in the cloud.
 func (o *oracle) mayTouch(verb, name string) {
 	if o.world.legacy != nil {
 		o.breach("J4", "the cloud is asked to %s the instance of %s", verb, name)
@@ -81,7 +76,6 @@ func (l *legacy) check() {
 	}
 }
 
-// control checks a write in the control cluster.
 func (l *legacy) control(c apiserver.Change) {
 	if l == nil {
 		return
@@ -103,8 +97,8 @@ func (l *legacy) control(c apiserver.Change) {
 	}
 }
 
-// mayChangeOld checks J3, J6 and J7. J6 applies until the migration is committed. J7: while the fence is up, users do
-// not change old objects.
+// mayChangeOld checks J3, J6 and J7. J6 applies until the migration is committed. J7: users do not change old objects
+// while the fence is up.
 func (l *legacy) mayChangeOld(c apiserver.Change) {
 	if c.Actor == oldController || c.Actor == person {
 		if c.Actor == person && l.world.phase() == v1beta1.MigrationAdopted {
@@ -172,7 +166,6 @@ func (l *legacy) target(c apiserver.Change) {
 	}
 }
 
-// machinistTraces returns all objects, tags and annotations of Machinist that exist for the fleet and the migration.
 func (l *legacy) machinistTraces() (left []string) {
 	w := l.world
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
@@ -182,7 +175,7 @@ func (l *legacy) machinistTraces() (left []string) {
 	}
 	for _, o := range slices.Concat(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
 		w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) {
-		// The label alone proves nothing, because users can set it, too.
+		// Users can set the label too, so the label alone proves nothing.
 		if o.GetLabels()[v1beta1.LabelMigration] != "" && o.GetAnnotations()[v1beta1.AnnotationMigratedFrom] != "" {
 			left = append(left, fmt.Sprintf("%T %s", o, o.GetName()))
 		}
@@ -202,7 +195,6 @@ func (l *legacy) machinistTraces() (left []string) {
 	return left
 }
 
-// missing returns the differences from the expected final state, or "" if there is none.
 func (l *legacy) missing() string {
 	var missing []string
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
@@ -232,7 +224,6 @@ func (l *legacy) missing() string {
 	return strings.Join(missing, "; ")
 }
 
-// oldFleetMissing reports differences from the expected final state of the old fleet.
 func (l *legacy) oldFleetMissing(report func(string, ...any)) {
 	for _, left := range l.machinistTraces() {
 		report("%s is left", left)
@@ -260,7 +251,7 @@ func (l *legacy) oldFleetMissing(report func(string, ...any)) {
 	}
 }
 
-// nodeMissing reports differences of an instance's Node from its expected final state. marked is true if the Node must
+// nodeMissing reports differences of an instance's Node from its expected final state. marked means that the Node must
 // have the mark of the old system.
 func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...any)) {
 	node := l.world.node(in.NodeName)
@@ -274,7 +265,6 @@ func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...a
 	}
 }
 
-// newFleetMissing reports differences from the expected final state of the migrated fleet.
 func (l *legacy) newFleetMissing(report func(string, ...any)) {
 	w := l.world
 	staying := 0
@@ -312,7 +302,7 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 		}
 		l.reportUnfinished(m, report)
 	}
-	const want = 4 // The deployment was scaled to 2; a set and a single machine have one each.
+	const want = 4 // The deployment was scaled to 2, and a set and a single machine have one each.
 	if len(machines) != want || len(w.cloud.instances) != want+staying {
 		report("there are %d machines and %d instances, want %d and %d", len(machines), len(w.cloud.instances), want,
 			want+staying)
@@ -334,7 +324,6 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 	}
 }
 
-// reportUnfinished reports labels and annotations that an object must have only during the migration.
 func (l *legacy) reportUnfinished(o client.Object, report func(string, ...any)) {
 	for _, key := range []string{v1beta1.LabelMigration, v1beta1.LabelFreeze} {
 		if o.GetLabels()[key] != "" {

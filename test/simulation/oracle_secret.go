@@ -14,17 +14,13 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// I10: secrets appear only in Secrets. Credentials and user data contain a marker word. The search recognizes the
-// marker word anywhere, even in base64. Bootstrap tokens contain no marker word, so the search looks for the
-// tokens themselves.
+// I10: secrets appear only in Secrets. Credentials and user data contain a marker word, which the search finds
+// anywhere, even in base64. Bootstrap tokens have no marker word, so the search looks for the tokens themselves.
 
-// canary is the marker word.
 const canary = "kept-in-the-dark"
 
-// secrets searches for secrets in all objects and log lines that a process writes.
 type secrets struct {
-	world *World
-	// needles contains the texts to search for.
+	world   *World
 	needles [][]byte
 	buffer  []byte
 }
@@ -39,7 +35,6 @@ func (s *secrets) clone(w *World) *secrets {
 	return &secrets{world: w, needles: slices.Clip(s.needles)}
 }
 
-// add adds a word to the needles: once as plain text, and once in base64 for each possible offset.
 func (s *secrets) add(word string) {
 	s.needles = append(s.needles, []byte(word))
 	for shift := range 3 {
@@ -48,7 +43,6 @@ func (s *secrets) add(word string) {
 	}
 }
 
-// checkText checks a text that other users can read.
 func (s *secrets) checkText(where, text string) {
 	s.buffer = append(s.buffer[:0], text...)
 	s.checkBuffer(where)
@@ -63,7 +57,7 @@ func (s *secrets) checkBuffer(where string) {
 	}
 }
 
-// written checks a write. If the write contains new secrets, written adds them to the needles.
+// written checks a write, and remembers the secrets in it.
 func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
 		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {
@@ -77,14 +71,12 @@ func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	s.checkBuffer(c.GVK.Kind + " " + c.Key.String())
 }
 
-// logger returns a logger that checks each log line.
 func (s *secrets) logger() logr.Logger { return logr.New(&sink{secrets: s}) }
 
-// GlobalLogger returns a logger for controller-runtime, which has only one logger for the whole program. If a line
-// contains a secret, this logger panics, which ends the run that wrote the line.
+// GlobalLogger returns a logger for controller-runtime, which has only one for the whole program. A line with a secret
+// panics, which ends the run that wrote it.
 func GlobalLogger() logr.Logger { return logr.New(&sink{}) }
 
-// sink receives log lines.
 type sink struct {
 	secrets *secrets
 	values  []any
@@ -93,7 +85,7 @@ type sink struct {
 // Init implements logr.LogSink.
 func (*sink) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink. All levels are checked.
+// Enabled implements logr.LogSink for all levels.
 func (*sink) Enabled(int) bool { return true }
 
 // Info implements logr.LogSink.
@@ -124,7 +116,6 @@ func (l *sink) line(message string, values []any) {
 	}
 }
 
-// shown returns a value in the form in which a process logs it. If possible, this is JSON.
 func shown(value any) string {
 	switch x := value.(type) {
 	case error:

@@ -18,16 +18,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// trail records what the orphan collection has seen of an instance.
 type trail struct {
-	// orphaned contains the time at which each life of a process first listed the instance without a Machine.
-	orphaned map[int]time.Time
-	// listed is the last pass that listed the instance.
-	listed *frame
-	// read contains the instance in the state in which each current pass has read it.
-	read map[*frame]provider.Instance
-	// givenAway is the time at which the instance was given to another installation. The time is zero if this has not
-	// happened.
+	orphaned  map[int]time.Time
+	listed    *frame
+	read      map[*frame]provider.Instance
 	givenAway time.Time
 }
 
@@ -36,8 +30,7 @@ func (t trail) clone() trail {
 	return t
 }
 
-// leak returns an action that creates an instance without a Machine. The tags of the instance say that it belongs to
-// this installation, unless change alters the tags.
+// leak returns an action that creates an instance of this installation without a Machine. change may alter its tags.
 func leak(name string, change ...func(*instance)) Action {
 	return Action{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		in := &instance{
@@ -59,8 +52,7 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// untagged removes all tags of an instance, so that it looks like an instance of a user. The Node of the instance joins
-// the target cluster.
+// untagged removes all tags of an instance, like those of a user's own instance. Its Node joins the target cluster.
 func untagged(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -69,8 +61,8 @@ func halfTagged(in *instance) { in.MachineKey = "" }
 
 func ofOtherCluster(in *instance) { in.ClusterID = "another" }
 
-// takeOver returns an action that gives an instance to another installation. This happens between the time at which the
-// orphan collection lists the instance and the time at which it checks the instance again.
+// takeOver returns an action that gives an instance to another installation, after the orphan collection has listed it
+// and before it checks the instance again.
 func takeOver(name string) Action {
 	return Action{
 		Name: "give instance " + name + " to another installation",
@@ -81,7 +73,7 @@ func takeOver(name string) Action {
 			}
 			return nil
 		},
-		// The current pass must already have listed the instance and be about to remove it.
+		// The current reconciliation must have listed the instance and be about to remove it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
@@ -90,7 +82,6 @@ func takeOver(name string) Action {
 	}
 }
 
-// orphanedFor returns the time for which the process of the current pass has known that the instance is an orphan.
 func (w *World) orphanedFor(in *instance) time.Duration {
 	if first, seen := in.trail.orphaned[w.top().controller.process.life]; seen {
 		return w.clock.Since(first)
@@ -98,14 +89,12 @@ func (w *World) orphanedFor(in *instance) time.Duration {
 	return 0
 }
 
-// collecting reports whether the current pass is a pass of the orphan collection.
 func (w *World) collecting() bool {
 	f := w.top()
 	return f != nil && f.controller.table.Name == "orphans"
 }
 
-// bringUp returns an action that kills a process and immediately restarts it. After the restart, the first lists of the
-// process do not contain some of the last changes.
+// bringUp returns an action that kills and restarts a process. Its first lists lack some of the last changes.
 func bringUp(process string, late int) Action {
 	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -120,7 +109,6 @@ func bringUp(process string, late int) Action {
 		}}
 }
 
-// standStill returns an action that makes a process receive no changes of Machines for a while.
 func standStill(process string, d time.Duration) Action {
 	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -135,8 +123,8 @@ func standStill(process string, d time.Duration) Action {
 		}}
 }
 
-// leaksOfLate returns actions in which a provider starts with old lists, and receives no changes for a long time. So
-// instances seem to have no Machine.
+// leaksOfLate starts a provider with old lists and keeps changes from it for a long time, so that instances seem to
+// have no Machine.
 func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
 	stop := standStill(Provider, orphanAge+4*orphanPeriod)
@@ -151,7 +139,7 @@ func leaksOfLate(r *rand.Rand) []Action {
 		leak("lost-1"), wait(3 * time.Minute)}
 }
 
-// leaks returns actions that create orphans while the fleet grows or shrinks.
+// leaks creates orphans while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
 	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
 		leak("half", halfTagged)}
@@ -169,7 +157,7 @@ func leaks(r *rand.Rand) []Action {
 	return append(actions, wait(orphanPeriod*3))
 }
 
-// reportedLeaks returns actions that create orphans in an installation that only reports orphans.
+// reportedLeaks creates orphans in an installation that only reports them.
 func reportedLeaks(r *rand.Rand) []Action {
 	report := Action{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.safety.reportOnly = true
@@ -179,7 +167,7 @@ func reportedLeaks(r *rand.Rand) []Action {
 		wait(orphanPeriod * 4)}
 }
 
-// leaksInOutage returns actions that create orphans while a cluster is unreachable.
+// leaksInOutage creates orphans while a cluster is unreachable.
 func leaksInOutage(r *rand.Rand) []Action {
 	to := r.IntN(2)
 	return []Action{
@@ -189,8 +177,8 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// lose returns an action that creates n instances without Machines at the same time. This is what remains after a
-// control cluster has lost a part of its data. If joined is set, the first of these instances also has a Node.
+// lose returns an action that creates n instances without Machines at once, as after a partial loss of data of a
+// control cluster. With joined, the first one has a Node.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -206,7 +194,7 @@ func lose(n int, joined bool) Action {
 	}}
 }
 
-// letGo returns an action in which an administrator checks the orphans of a class and then permits their removal.
+// letGo returns an action in which an administrator checks the orphans of a class and permits their removal.
 func letGo(class string) Action {
 	return Action{Name: "allow the removal of the orphans of class " + class,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -222,9 +210,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock permits the removal of orphans on behalf of an administrator. This happens only once, after a class has
-// reported for some time that the removal is blocked. It reports whether that happened. This may be necessary in a
-// small fleet: if a list still shows deleted instances, a few orphans can be most of the instances.
+// answerBlock permits the removal of orphans on behalf of an administrator, once, after a class has reported the block
+// for some time. The result tells whether that happened. In a small fleet, a few orphans can be most of the instances
+// if a list still shows deleted instances.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
@@ -243,13 +231,13 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses returns actions that lose either six machines at the same time, or one machine whose Node is Ready. In some
-// runs, the provider is restarted before an administrator permits the removal.
+// losses loses six machines at once, or one machine whose Node is Ready. In some runs, the provider restarts before an
+// administrator permits the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	// This action adds so many machines that the orphans are no longer most of the instances. A new process does
-	// not know that they were most of the instances before.
+	// This action adds so many machines that the orphans are no longer most of the instances. A new process does not
+	// know that they were.
 	if r.IntN(2) == 0 {
 		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}
@@ -259,13 +247,10 @@ func losses(r *rand.Rand) []Action {
 	return append(actions, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }
 
-// wait returns an action that only lets time pass.
 func wait(d time.Duration) Action {
 	return Action{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
 }
 
-// strangersLeft returns the number of existing instances that have tags but must not be removed. Instances without tags
-// are counted elsewhere.
 func (w *World) strangersLeft() (n int) {
 	for _, tagged := range w.safety.strangers {
 		if tagged {
@@ -275,7 +260,6 @@ func (w *World) strangersLeft() (n int) {
 	return n
 }
 
-// listed records that the orphan collection has listed an instance in the current pass.
 func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.owner()] != nil {
 		return
@@ -290,7 +274,6 @@ func (w *World) listed(in *instance) {
 	}
 }
 
-// noteRead records that the orphan collection has read an instance in the current pass.
 func (w *World) noteRead(in *instance) {
 	if w.collecting() {
 		if in.trail.read == nil {
@@ -300,9 +283,9 @@ func (w *World) noteRead(in *instance) {
 	}
 }
 
-// mayCollect checks I1 and I5 for orphans. An instance may be removed only if it has tags of this installation, has no
-// Machine, and is old enough. The same process must have listed the instance in two checks with one period between
-// them, and must have read it again after that.
+// mayCollect checks I1 and I5 for orphans. Only an old enough instance with tags of this installation and without a
+// Machine may be removed. The same process must have listed it in two checks, one period apart, and must have read it
+// after that.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
 	if !w.collecting() {
@@ -316,30 +299,30 @@ func (o *oracle) mayCollect(in *instance) {
 	namespace, name, _ := strings.Cut(read.MachineKey, "/")
 	switch {
 	case w.safety.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
-		report("orphans must only be reported")
+		report("this installation only reports orphans")
 	case o.machines[in.owner()] != nil:
-		report("it belongs to machine %s", o.machines[in.owner()].Name)
+		report("the instance belongs to machine %s", o.machines[in.owner()].Name)
 	case !isRead:
-		report("the pass did not read it again")
+		report("the orphan collection did not read the instance again")
 	case read.ClusterID != clusterID || read.MachineUID == "" || namespace == "" || name == "":
-		report("it belongs to cluster %q and machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
+		report("the instance belongs to cluster %q, machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
 	case w.clock.Since(in.born) < orphanAge:
-		report("it is only %s old", w.clock.Since(in.born))
+		report("the instance is only %s old", w.clock.Since(in.born))
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
-		report("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
+		report("the instance was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
 	}
 	letGo := w.safety.letGo || w.forced(in.owner())
 	if node := w.node(in.NodeName); !letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
 		if health := w.safety.nodes[node.UID]; health.healthy && health.since.Before(began) {
-			report("its node is Ready, and no administrator allowed the removal")
+			report("the Node is Ready, and no administrator permitted the removal")
 		}
 	}
 	if w.safety.lost[in.ProviderID] && !letGo {
-		report("it is one of most instances, and no administrator allowed the removal")
+		report("most instances are orphans, and no administrator permitted the removal")
 	}
 	for _, t := range []time.Time{p.began, w.safety.links[toControl].restored, w.safety.links[toTarget].restored} {
 		if began.Sub(t) < orphanPeriod && t.After(epoch) {
-			report("the last start or outage was only at %s", t.Sub(epoch))
+			report("the process has started, or an outage has ended, only at %s", t.Sub(epoch))
 		}
 	}
 }

@@ -7,12 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// distributionScheme is the prefix of the provider IDs that the cloud controller of a distribution sets.
 const distributionScheme = "k3s://"
 
-// otherIDScenarios returns scenarios in which the provider ID of each Node differs from the provider ID of its
-// instance. The machines in these scenarios never become Running. When the machines are deleted, they are drained
-// and their Nodes are deleted.
+// otherIDScenarios returns scenarios in which the provider IDs of Nodes differ from those of their instances. The
+// machines never become Running. When they are deleted, they are drained and their Nodes are deleted.
 func otherIDScenarios() []Scenario {
 	return []Scenario{{Name: "other-provider-ids", Group: Lifecycle, Controllers: CloudController | Approval,
 		Script: inOrder([]Action{
@@ -21,7 +19,6 @@ func otherIDScenarios() []Scenario {
 		}), MayDiffer: anyEnd}}
 }
 
-// idOn returns the provider ID that the cloud controller sets on a Node.
 func (t *troubles) idOn(node *corev1.Node, in *instance) string {
 	if t.otherIDs {
 		return distributionScheme + node.Name
@@ -29,7 +26,6 @@ func (t *troubles) idOn(node *corev1.Node, in *instance) string {
 	return in.ProviderID
 }
 
-// ofDistribution reports whether the provider ID of a Node comes from a distribution's cloud controller.
 func ofDistribution(node *corev1.Node) bool {
 	return strings.HasPrefix(node.Spec.ProviderID, distributionScheme)
 }

@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// outdatedTaintsLeft returns the Nodes that are still marked as outdated.
 func (w *World) outdatedTaintsLeft() (missing []string) {
 	if !w.safety.optionalReconcilers.has(OutdatedTaints) {
 		return nil
@@ -29,7 +28,6 @@ func (w *World) outdatedTaintsLeft() (missing []string) {
 	return missing
 }
 
-// rollouts returns actions in which users change a rollout while it is running.
 func rollouts(r *rand.Rand) []Action {
 	actions := []Action{roll("b")}
 	nodes := 3 // The number of Nodes that exist in any case.

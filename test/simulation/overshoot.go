@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// intrude returns an action in which an intruder creates a machine. The machine has the labels of a fleet, and in some
-// runs a set of the fleet as its owner.
+// intrude returns an action in which an intruder creates a machine with the labels of a fleet. In some runs, a set of
+// the fleet is its owner.
 func intrude(i int, owned bool) Action {
 	return Action{Name: fmt.Sprintf("an intruder creates machine intruder-%d, owned: %t", i, owned),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -41,18 +41,16 @@ func intrude(i int, owned bool) Action {
 		}}
 }
 
-// intruded reports whether a machine was created by an intruder, and the process of the current pass had not seen it at
-// the beginning of the pass.
+// intruded reports whether an intruder created a machine that the process had not seen at the beginning of its
+// reconciliation.
 func (o *oracle) intruded(machine uid) bool {
 	first := o.history[machine]
 	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
 }
 
-// intruder is the name of an actor that creates machines without permission.
 const intruder = "intruder"
 
-// intrusions returns actions in which an intruder creates several machines, either one after another or all at the same
-// time.
+// intrusions lets an intruder create several machines, one after another or all at once.
 func intrusions(r *rand.Rand) []Action {
 	var actions []Action
 	breaks := r.IntN(4) == 0 // A machine without an owner would not be replaced.
@@ -69,7 +67,7 @@ func intrusions(r *rand.Rand) []Action {
 	return actions
 }
 
-// freezing returns actions in which an administrator freezes a fleet, changes the fleet, and ends the freeze.
+// freezing lets an administrator freeze a fleet, change it, and end the freeze.
 func freezing(r *rand.Rand) []Action {
 	actions := []Action{freeze("MachineDeployment", true)}
 	if r.IntN(2) == 0 {
@@ -91,7 +89,6 @@ func freezing(r *rand.Rand) []Action {
 		freeze("MachineSet", false))
 }
 
-// freeze returns an action that sets or removes the freeze label on all objects of a kind.
 func freeze(kind string, on bool) Action {
 	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -114,8 +111,8 @@ func freeze(kind string, on bool) Action {
 		}}
 }
 
-// mayCreateFrozen checks that a set creates no machine while the set has the freeze label, as far as its controller can
-// know that.
+// mayCreateFrozen checks that a set with the freeze label creates no machine, as far as its controller can know the
+// label.
 func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil {
@@ -127,7 +124,7 @@ func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 		if version.revision <= seen {
 			frozen = version.frozen
 		} else if !version.frozen {
-			return // The process may know of the thaw.
+			return // The process may know that the freeze has ended.
 		}
 	}
 	if frozen {
@@ -135,7 +132,6 @@ func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// freezeChange records when an object was frozen or when its freeze ended.
 type freezeChange struct {
 	revision int64
 	frozen   bool

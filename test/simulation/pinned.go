@@ -8,20 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pinned says how an app binds its pods to one node. The pods run there even if the node is cordoned. If a pod is
-// evicted, its app creates another pod on the same node. The pods leave the node only after the Node is deleted.
+// pinned says how an app binds its pods to one node. The pods run there even if the node is cordoned, and the app
+// recreates evicted pods there. They leave the node only after the Node is deleted.
 type pinned string
 
 const (
 	unpinned pinned = ""
-	// byToleration is for an app such as a storage operator: its pods tolerate all taints.
+	// byToleration is for an app, such as a storage operator, whose pods tolerate all taints.
 	byToleration pinned = "toleration"
-	// byName is for an app whose pods contain the name of the node.
-	byName pinned = "name"
+	byName       pinned = "name"
 )
 
-// pinnedScenarios returns scenarios in which machines are deleted, although their apps create new pods on the same node
-// again and again.
+// pinnedScenarios returns scenarios in which machines are deleted while apps keep creating pods on their nodes.
 func pinnedScenarios() []Scenario {
 	one := fleet(1, "a", drained)
 	other := app{name: "web", kind: ReplicaSet, replicas: 1, grace: 5, volume: true}
@@ -33,7 +31,6 @@ func pinnedScenarios() []Scenario {
 	}
 }
 
-// pinnedPodsToCreate returns the pods that an app would create now. These pods are bound to the first Node.
 func (w *World) pinnedPodsToCreate(a app, pods []*corev1.Pod) []*corev1.Pod {
 	nodes := w.target.Snapshot(nodeKind)
 	active := slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
@@ -45,7 +42,6 @@ func (w *World) pinnedPodsToCreate(a app, pods []*corev1.Pod) []*corev1.Pod {
 	return []*corev1.Pod{w.podOf(a, fmt.Sprintf("%s-%d", a.name, w.target.Revision()), nodes[0].GetName())}
 }
 
-// comesBack reports whether a pod was bound to its node after the drain of this node began.
 func (w *World) comesBack(p *corev1.Pod, drainBegan time.Time) bool {
 	return w.appOf(p).pinned != unpinned && !p.CreationTimestamp.Time.Before(drainBegan)
 }

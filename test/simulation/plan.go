@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// At is a fault together with the number of the effect that has the fault.
+// At is a fault and the number of its effect.
 type At struct {
 	Effect int
 	Fault  Fault
@@ -14,8 +14,8 @@ type At struct {
 
 func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
-// Plan contains the faults of a run, in the order of their effects. The effects are numbered as in the run with all
-// earlier faults of the plan.
+// Plan contains the faults of a run in the order of their effects. The numbers of effects are those of the run with all
+// earlier faults.
 type Plan []At
 
 // Of implements Faults.
@@ -28,7 +28,7 @@ func (p Plan) Of(_ *World, e Effect) Fault {
 	return NoFault
 }
 
-// String returns the plan in the format that ParsePlan parses, for example "12:lost,40:crash-after".
+// String returns the plan in the format of ParsePlan, for example "12:lost,40:crash-after".
 func (p Plan) String() string {
 	parts := make([]string, len(p))
 	for i, at := range p {
@@ -37,7 +37,7 @@ func (p Plan) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParsePlan parses a plan. The result for an empty text is an empty plan.
+// ParsePlan parses a plan. An empty text is an empty plan.
 func ParsePlan(text string) (Plan, error) {
 	var out Plan
 	for part := range strings.SplitSeq(text, ",") {

@@ -7,12 +7,11 @@ import (
 )
 
 // Plan parses a plan in which an effect can have a name instead of a number. For example, "create Machine:lost" means
-// the first such effect after the previous fault, and "create Machine@3:lost" means the third one. "manager/machineset
-// create Machine:lost" means the first one of this controller.
+// the first such effect after the previous fault, and "create Machine@3:lost" the third one. "manager/machineset create
+// Machine:lost" means the first one of this controller.
 //
-// Each name is looked up in the run with all earlier faults. So the same plan can be used after a change of the
-// controllers, which changes the numbers of effects. If the run fails after the first faults, the other faults are left
-// out.
+// Each name is looked up in the run with all earlier faults. So a plan survives changes of the controllers that change
+// the numbers of effects. If the run fails after the first faults, the other faults are left out.
 func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	r := p.record(seed)
 	for part := range strings.SplitSeq(text, ",") {
@@ -35,7 +34,6 @@ func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	return r.plan, nil
 }
 
-// find searches the effects after the plan for an effect with the given number or name.
 func (r *recording) find(name string) (Effect, bool) {
 	n, err := strconv.Atoi(name)
 	numbered := err == nil

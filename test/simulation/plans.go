@@ -13,32 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Plans is a sweep of plans. The sweep tries each fault at each effect of each scenario, and pairs of faults.
+// Plans is a sweep of plans. Plans tries each fault at each effect of each scenario, and pairs of faults.
 type Plans struct {
 	Scenarios []Scenario
-	// Budget is the number of plans to run. If Budget is 0, the sweep runs all plans with one fault, and no pairs.
-	// If Budget is smaller than the number of plans with one fault, the sweep runs an even sample of these plans.
-	// If Budget is larger, the rest of it is used for an even sample of pairs.
+	// Budget is the number of plans to run. 0 means all plans with one fault, and no pairs. A smaller budget than that
+	// is an even sample of these plans. The rest of a larger budget is an even sample of pairs.
 	//
-	// If the budget is too small for all faults, the sweep first runs fewer faults of caches: it runs all other
-	// faults, and an even sample of the faults of caches. The reason is that two fifths of all single faults are
-	// faults of caches, because the cache of each kind can stop or be lost at each effect. Such faults at two
-	// consecutive effects usually cause the same run.
+	// If the budget is too small for all faults, the sweep first reduces the faults of caches to an even sample. Two
+	// fifths of all single faults are faults of caches, because the cache of each kind can stop or be lost at each
+	// effect. Such faults at two consecutive effects usually cause the same run.
 	Budget int
 	// Pairs is the number of additional runs with a pair of faults.
 	Pairs int
-	// The number of variants of each scenario is multiplied by MoreVariants. 0 means 1.
+	// MoreVariants multiplies the number of variants of each scenario. 0 means 1.
 	MoreVariants int
 	// Seed is the seed of the first variant of each scenario.
 	Seed    uint64
 	Workers int
-	// Progress is called from time to time. It may be nil.
+	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
+	// Enough, if set, ends the sweep early by returning true for the failures so far.
 	Enough func([]Failure) bool
 }
 
-// sweeper contains the state of a sweep of plans while it is running.
 type sweeper struct {
 	Plans
 	mu     sync.Mutex
@@ -75,10 +72,10 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	return w.report, nil
 }
 
-// share contains the fractions of single faults that are run: one for faults of caches, and one for all other faults.
+// share contains the fractions of single faults to run, for faults of caches and for all others.
 type share struct{ ofCaches, others float64 }
 
-// shares returns the fractions for a budget. If the budget is 0, all faults are run.
+// shares returns the fractions for a budget. 0 means all faults.
 func shares(budget, all, ofCaches int) share {
 	others := all - ofCaches
 	switch {
@@ -98,18 +95,14 @@ func (s share) fractionFor(f Fault) float64 {
 	return s.others
 }
 
-// ofCache reports whether the fault is a fault of a cache.
 func (f Fault) ofCache() bool { return f.family() != string(f) }
 
-// variant is a run of a scenario with one seed and without faults.
 type variant struct {
-	scenario *Prepared
-	seed     uint64
-	// singles is the number of possible single faults. ofCaches is the number of these faults that are faults of caches.
+	scenario          *Prepared
+	seed              uint64
 	singles, ofCaches int
 }
 
-// variants runs all variants of all scenarios without faults.
 func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	out := make([][]variant, len(s.Scenarios))
 	errs := make([]error, len(s.Scenarios))
@@ -146,7 +139,6 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	return all, errors.Join(errs...)
 }
 
-// each calls f for each index. The number of workers limits the number of concurrent calls.
 func (s *sweeper) each(n int, f func(i int)) {
 	var (
 		next atomic.Int64
@@ -166,8 +158,7 @@ func (s *sweeper) each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// sweep runs a share of the single faults of a variant. For each of these faults, it also runs a number of pairs that
-// begin with this fault.
+// sweep runs a share of the single faults of a variant, each with a number of pairs that begin with it.
 func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	r := v.scenario.record(v.seed)
 	singles := r.sample(share)
@@ -190,15 +181,13 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	})
 }
 
-// hash returns a hash of the scenario, the seed and the plan.
 func (r *recording) hash() uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, r.scenario.Name, r.seed, r.plan)
 	return h.Sum64()
 }
 
-// sample returns an even sample of the single faults. Each fault is tried at the same share of the effects that can
-// have it.
+// sample returns an even sample of the single faults. Each fault is tried at the same share of its possible effects.
 func (r *recording) sample(share share) []At {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
@@ -209,8 +198,8 @@ func (r *recording) sample(share share) []At {
 	for _, at := range all {
 		n := seen[at.Fault]
 		seen[at.Fault]++
-		// Each fault begins at another offset. Without these offsets, a small sample would only contain the first effects of
-		// the run.
+		// Each fault begins at another offset. Otherwise, a small sample would only contain the first effects of the
+		// run.
 		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
 		part := share.fractionFor(at.Fault)
 		if int(float64(n+1)*part+offset) > int(float64(n)*part+offset) {
@@ -226,8 +215,7 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns evenly spaced indexes that are less than n. many is the desired number of indexes, which need not
-// be an integer: roundByHash rounds it.
+// spread returns evenly spaced indexes below n. many is the desired number of indexes, rounded with roundByHash.
 func spread(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int
@@ -237,8 +225,7 @@ func spread(n int, many float64, hash uint64) []int {
 	return out
 }
 
-// roundByHash rounds a number up or down, depending on the hash. The fractional part of the number is the probability
-// that the number is rounded up.
+// roundByHash rounds a number up or down. The fractional part is the probability of rounding up.
 func roundByHash(many float64, hash uint64) int {
 	count := int(many)
 	if float64(hash>>32%1000)/1000 < many-float64(count) {
@@ -247,7 +234,6 @@ func roundByHash(many float64, hash uint64) int {
 	return count
 }
 
-// check adds the result of a plan to the report.
 func (s *sweeper) check(undisturbed, r *recording) {
 	err := r.failure(undisturbed.result)
 	s.mu.Lock()
@@ -274,14 +260,14 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 }
 
-// stepsFactor and stepsMore limit the steps of a run between its last fault and the time when it is settled. The limit
-// is a multiple of the steps of the undisturbed run, and additional steps for waits and retries.
+// stepsFactor and stepsMore limit the steps between the last fault of a run and its end: a multiple of the steps of the
+// undisturbed run, and additional steps for waits and retries.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500
 )
 
-// failure returns an error if the run failed, or if its result differs from the result of the undisturbed run.
+// failure returns an error if the run failed, or if its result differs from that of the undisturbed run.
 func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A run that continues from a copy of its world makes the same choices, and has the same result.
+// A run that continues from a copy of its world makes the same choices and has the same result.
 func TestRunContinuesFromEachCopy(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -30,7 +30,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The copy must also look for faults at each effect, as the recorded run does.
+				// The copy must also look for faults at each effect, like the recorded run.
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
@@ -45,7 +45,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 	}
 }
 
-// A run can be copied at a time at which no leader is elected.
+// A run can be copied while there is no leader.
 func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "control-outage" })
@@ -58,8 +58,7 @@ func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	}
 }
 
-// A plan that starts from a copy has the same run as a plan that starts from the beginning. This is also true for a
-// plan with two faults.
+// A plan that starts from a copy has the same run as from the beginning, even with two faults.
 func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"create", "scale-down"} {
@@ -94,7 +93,7 @@ func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	}
 }
 
-// A sample contains the same share of each fault. It contains no plan twice.
+// A sample contains the same share of each fault, and no plan twice.
 func TestSampleIsEven(t *testing.T) {
 	t.Parallel()
 	p, err := Scenarios()[0].Prepare(Scheme())
@@ -144,8 +143,8 @@ func TestParsePlanParsesStringOfPlan(t *testing.T) {
 	}
 }
 
-// A sweep runs as many plans as its budget allows, and runs plans with one fault first. The report counts which effects
-// had which faults.
+// A sweep runs as many plans as its budget allows, plans with one fault first. The report counts which effects had
+// which faults.
 func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	t.Parallel()
 	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -168,7 +167,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	}
 	s := &sweeper{Plans: Plans{Workers: 2}, report: PlanReport{Coverage: Coverage{}}}
 	s.sweep(variant{scenario: p, seed: 1}, share{0.02, 0.02}, 2)
-	// A fault of the last effects can have fewer pairs, because no second fault can follow.
+	// Faults of the last effects have fewer pairs, because no second fault can follow.
 	if most := 2 * s.report.Singles; s.report.Pairs > most || s.report.Pairs < most-3 || most == 0 {
 		t.Errorf("got %d pairs for %d single faults, want two for nearly every fault", s.report.Pairs, s.report.Singles)
 	}
@@ -177,7 +176,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	}
 }
 
-// If a budget is sufficient for all other faults, only the number of faults of caches is reduced.
+// If the budget suffices for all other faults, only the faults of caches are reduced.
 func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	for _, test := range []struct {
 		budget, all, ofCaches int
@@ -193,8 +192,8 @@ func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	}
 }
 
-// A plan with the names of effects is the same as the plan with their numbers. Each name is looked up in the run with
-// all earlier faults.
+// A plan with names of effects equals the plan with their numbers. Each name is looked up in the run with all earlier
+// faults.
 func TestPlanNamesEffects(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })

@@ -18,35 +18,34 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file simulates the workloads on the nodes and the programs that manage them: the controllers that create pods, a
-// scheduler and the kubelets. The whole state of these workloads and programs is in the target cluster.
+// This file simulates the workloads on the nodes, the controllers that create pods, a scheduler and the kubelets. Their
+// whole state is in the target cluster.
 
-// app is a workload, which consists of the pods of one controller.
+// app is a workload: the pods of one controller.
 type app struct {
 	name string
 	kind appKind
-	// replicas is the number of pods. If there is at least one node, there is enough space for all pods.
+	// replicas is the number of pods. A single node has enough space for all of them.
 	replicas int
-	// least is the value of minAvailable in a PodDisruptionBudget. If it is 0, there is no PodDisruptionBudget.
+	// least is minAvailable of the PodDisruptionBudget. 0 means that there is none.
 	least int
-	// grace is the termination grace period of each pod in seconds. A slow pod ends only at the end of this period.
+	// grace is the termination grace period in seconds. A slow pod uses all of it.
 	grace int64
 	slow  bool
-	// If volume is set, each pod has a volume, which is attached to the node of the pod. If sticks is set, the kubelet
-	// never unmounts the volumes.
+	// volume gives each pod a volume, which is attached to the pod's node. sticks means that the kubelet never unmounts
+	// the volumes.
 	volume, sticks bool
 	critical       bool
-	// If spread is set, the first pods are created only when there is a separate schedulable node for each of them.
+	// spread delays the first pods until there is a separate schedulable node for each of them.
 	spread bool
 	pinned
 }
 
-// appKind is the kind of the object that owns the pods.
 type appKind string
 
-// As soon as a pod of a ReplicaSet terminates, the ReplicaSet creates another pod with another name. A StatefulSet
-// waits until a terminating pod is deleted. The new pod has the same name and the same volume. The pods of a DaemonSet
-// run on every node, and so do static pods. The pods of a Job have already ended.
+// A ReplicaSet replaces a pod under another name as soon as it terminates. A StatefulSet waits until the pod is
+// deleted, and keeps the name and the volume. DaemonSet pods and static pods run on every node. The pods of a Job have
+// already ended.
 const (
 	ReplicaSet  appKind = "ReplicaSet"
 	StatefulSet appKind = "StatefulSet"
@@ -55,7 +54,6 @@ const (
 	Job         appKind = "Job"
 )
 
-// workloads is the namespace in which all pods are.
 const workloads = "apps"
 
 var (
@@ -63,7 +61,6 @@ var (
 	attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 )
 
-// deploy creates the objects of the apps, except for the pods.
 func (w *World) deploy(apps []app) error {
 	w.apps = apps
 	c := w.hand(w.target)
@@ -90,7 +87,6 @@ func (w *World) deploy(apps []app) error {
 	return nil
 }
 
-// workload returns the possible next steps of the pods and their controllers.
 func (w *World) workload() (out []choice) {
 	if len(w.apps) == 0 {
 		return nil
@@ -126,11 +122,9 @@ func (w *World) appOf(p *corev1.Pod) app {
 	return w.apps[i]
 }
 
-// ended reports whether the containers of a pod have ended and will not start again.
 func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
-// podsToCreate returns the pods that the controller of an app would create now. A scheduler selects the node for each
-// of them.
+// podsToCreate returns the pods that the controller of an app would create now, on the nodes that a scheduler selects.
 func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 	if a.spread && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
 		free, pod := 0, w.podOf(a, "", "")
@@ -165,7 +159,7 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
 		Labels: map[string]string{"app": a.name}}}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
-	// An emptyDir volume is deleted together with its pod, so it must not prevent the eviction of the pod.
+	// An emptyDir volume is deleted with its pod, so it must not prevent an eviction.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	if a.critical {
@@ -192,8 +186,7 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	case byName:
-		// This is the API server's default. If this time were shorter, pods on nodes that do not report would be
-		// evicted at each step.
+		// The default of the API server. A shorter time would evict pods from silent nodes at each step.
 		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p
@@ -217,8 +210,6 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	return all
 }
 
-// kubeletOn returns the instance whose kubelet manages the pods of a node. It returns nil if the node has no such
-// kubelet.
 func (w *World) kubeletOn(name string) *instance {
 	node := w.node(name)
 	if node == nil {
@@ -230,7 +221,6 @@ func (w *World) kubeletOn(name string) *instance {
 	return nil
 }
 
-// nextPodStep returns the next step that a kubelet may take for a pod.
 func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
 	dying := !p.DeletionTimestamp.IsZero()
@@ -253,7 +243,6 @@ func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	return "", nil
 }
 
-// podsDue returns the time at which the next terminating pod will have ended.
 func (w *World) podsDue() (at time.Time, any bool) {
 	if len(w.apps) == 0 {
 		return at, false
@@ -281,7 +270,7 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// setPodReady updates the status of a pod as a kubelet does, but does not change conditions that others have written.
+// setPodReady updates the status of a pod as a kubelet does, and keeps the conditions of others.
 func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
 	changed := p.DeepCopy()
 	changed.Status.Phase = phase
@@ -298,7 +287,6 @@ func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.
 	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(p)))
 }
 
-// unsettledPods returns what the apps lack.
 func (w *World) unsettledPods() (missing []string) {
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	nodes := len(w.target.Snapshot(nodeKind))

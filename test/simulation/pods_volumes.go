@@ -12,14 +12,13 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file is about the volumes of pods. kube-controller-manager requests their attachment and detachment. This file
-// simulates the kubelets, which mount the volumes, and the storage driver, which attaches and detaches them.
+// This file simulates volumes of pods: the kubelets, which mount them, and the storage driver, which attaches and
+// detaches them. kube-controller-manager requests that.
 
 const storageDriver = "storage-driver"
 
 func volumeOf(p *corev1.Pod) string { return "volume-of-" + p.Name }
 
-// volumesOf returns the names of the volumes that a pod uses.
 func (w *World) volumesOf(p *corev1.Pod) []string {
 	if w.appOf(p).volume {
 		return []string{volumeOf(p)}
@@ -36,15 +35,13 @@ func (w *World) attachments(f func(*storagev1.VolumeAttachment) bool) (found []*
 	return found
 }
 
-// mountable reports whether the volumes of a pod can be mounted. The status of the Node must list them as attached and
-// as in use.
+// mountable reports whether a pod's volumes can be mounted. The Node's status must list them as attached and in use.
 func (w *World) mountable(p *corev1.Pod, node *corev1.Node) bool {
 	return !slices.ContainsFunc(w.volumesOf(p), func(volume string) bool {
 		return !controllermanager.ReportsAttached(node, volume) || !controllermanager.InUse(node, volume)
 	})
 }
 
-// storage returns the possible next steps of the storage driver and of the kubelets for volumes.
 func (w *World) storage() (out []choice) {
 	if w.volumes == nil {
 		return nil
@@ -68,8 +65,8 @@ func (w *World) storage() (out []choice) {
 	return out
 }
 
-// drives returns the next step of the storage driver for an attachment. If the attachment is being deleted, the driver
-// detaches the volume, and otherwise it attaches the volume. drives returns nil if there is nothing to do.
+// drives returns the driver's next step for an attachment, or nil: it detaches the volume if the attachment is being
+// deleted, and otherwise attaches it.
 func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	c, changed := w.target.Client(storageDriver), va.DeepCopy()
 	switch {
@@ -94,8 +91,8 @@ func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	return nil
 }
 
-// mountedOn returns the volumes that the kubelet of a node uses or will use. These are the volumes of pods that have
-// not ended, and volumes that are never unmounted.
+// mountedOn returns the volumes that the kubelet of a node uses or will use: those of pods that have not ended, and
+// those that are never unmounted.
 func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 	sticks := slices.ContainsFunc(w.apps, func(a app) bool { return a.sticks })
 	if sticks {
@@ -115,7 +112,7 @@ func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 func outOfService(node *corev1.Node) bool { return controllermanager.OutOfService(node) }
 
 // mayPutOutOfService checks the out-of-service taint of a node. The taint forces the detachment of volumes, so the
-// instance must no longer exist.
+// instance must be gone.
 func (o *oracle) mayPutOutOfService(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	if c.Actor != Provider || !outOfService(node) || before == nil || outOfService(before) {

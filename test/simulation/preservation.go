@@ -16,12 +16,12 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// preserveTimeout is the time for which machines are preserved in the world. This time is longer than any replacement
-// takes, even with faults. The time is shorter than the time limit of a run.
+// preserveTimeout is how long machines are preserved: longer than any replacement takes, but shorter than the time
+// limit of a run.
 const preserveTimeout = 8 * time.Minute
 
-// preservations returns actions of users who want to inspect machines. The users preserve either a selected machine or
-// the next machine that fails. Meanwhile, the fleet is scaled and rolled out.
+// preservations lets users preserve a selected machine, or the next machine that fails, while the fleet is scaled and
+// rolled out.
 func preservations(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(3) {
@@ -41,8 +41,6 @@ func preservations(r *rand.Rand) []Action {
 	return actions
 }
 
-// preserveMachine returns an action that requests the preservation of a machine. The machine is the one with index i
-// among the existing machines.
 func preserveMachine(i int, when string) Action {
 	return Action{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
@@ -60,15 +58,14 @@ func preserveMachine(i int, when string) Action {
 	}}
 }
 
-// preserveFailedMachines returns an action that requests the preservation of each machine of the deployment that fails.
 func preserveFailedMachines() Action {
 	return edit("preserve machines that fail", func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveWhenFailed}
 	})
 }
 
-// mayDeletePreserved checks the deletion of a machine that is preserved or must be preserved. The preservation time
-// must be over. A replacement must have existed long before the deletion.
+// mayDeletePreserved checks the deletion of a machine that is or must be preserved. The preservation time must be over,
+// and a replacement must have existed long before.
 func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && o.mustBePreserved(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
@@ -95,10 +92,9 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mustBePreserved reports whether a machine must be preserved, but is not preserved yet. Users have requested the
-// preservation. The instance of the machine exists, either because the machine is running or because it has failed.
-// This does not depend on how the manager classifies the machine. The maximum number of preserved machines does not
-// matter, because fewer machines fail in this world.
+// mustBePreserved reports whether a machine must be preserved, but is not yet: users have requested it, and the
+// instance exists. This does not depend on how the manager classifies the machine. The limit of preserved machines does
+// not matter, because fewer machines fail in this world.
 func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
 	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
@@ -114,9 +110,8 @@ func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	return false
 }
 
-// preservedUntil returns the time at which the last preservation ends, or zero if no machine is preserved. Even long
-// after the last disturbance, a machine may fail, because the cloud may refuse for a while to report that an instance
-// no longer exists.
+// preservedUntil returns when the last preservation ends, or zero. A machine may fail long after the last disturbance,
+// because the cloud may hide for a while that an instance is gone.
 func (w *World) preservedUntil() (at time.Time) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		c := meta.FindStatusCondition(o.(*v1beta1.Machine).Status.Conditions, v1beta1.ConditionPreserved)
@@ -130,7 +125,6 @@ func (w *World) preservedUntil() (at time.Time) {
 	return at
 }
 
-// preservedCount returns the number of machines that are preserved now or will be preserved.
 func preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {

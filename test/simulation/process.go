@@ -33,26 +33,23 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration"
 )
 
-// Process is one life of the manager or of a provider. Process contains the reconcilers with their memory, the caches
-// and the queues. After a restart, there is a new Process.
+// Process is one life of the manager or of a provider, with its reconcilers, caches and queues. A restart creates a new
+// Process.
 type Process struct {
 	world *World
 	name  string
 	dead  bool
-	// life is a number that differs for each life of the same process. began is the time at which this life started.
 	life  int
 	began time.Time
-	// clock is the clock of the host that runs the process.
 	clock *wallClock
 
-	// former is true if this life already has a successor. Such a life is suspended at first. Then it runs until the time
-	// in the field until.
+	// former means that this life already has a successor. The life is first suspended, and then runs until the time in
+	// the field until.
 	former, suspended bool
 	deposedAt, until  time.Time
-	// elector is the elector of the process during an election. If there is no election, elector is nil.
-	elector *elector
-	// denials contains the requests that the process may not send for a while. rewind is the number of changes that are
-	// missing in the first lists of the next life.
+	elector           *elector
+	// denials contains the requests that the process may not send for a while. rewind is how many changes the first
+	// lists of the next life will lack.
 	denials []denial
 	rewind  int
 
@@ -72,22 +69,20 @@ type Process struct {
 	optionalReconcilers
 }
 
-// controller is a controller that runs in a process.
 type controller struct {
 	process *Process
 	table   wiring.Controller
 	queue   *queue
 }
 
-// The names of the processes.
 const (
 	Manager  = "manager"
 	Provider = "provider"
 	Migrator = "migrator"
 )
 
-// start starts a new life of a process. The clock of the host is behind by the given time. The function late
-// returns the number of changes that are missing in a first list.
+// start starts a new life of a process on a host whose clock is behind by the given time. late returns how many changes
+// a first list lacks.
 func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
 	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
@@ -113,7 +108,6 @@ func (w *World) start(name string, behind time.Duration, late func() int) (*Proc
 	return p, nil
 }
 
-// clone returns a copy of the process for another world. The copy includes the memory of the reconcilers.
 func (p *Process) clone(w *World) (*Process, error) {
 	if len(p.controllers) == 0 {
 		return w.unelected(p.name, &wallClock{w.clock, p.clock.behind}), nil
@@ -135,7 +129,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 		if err := f.add(t, q); err != nil {
 			return nil, fmt.Errorf("clone %s of %s: %w", t.Name, p.name, err)
 		}
-		// The queue already contains the initial keys of the sources, which were added at the start of this life.
+		// The queue already contains the initial keys of the sources from the start of this life.
 		*q = *p.controllers[i].queue.clone(w.clock.Now)
 	}
 	for i, v := range p.views() {
@@ -149,8 +143,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 	return f, nil
 }
 
-// wire creates the controllers of the process. The controllers get the memory of another process. For a new process,
-// this memory is empty.
+// wire creates the controllers of the process with the memory of another process. The memory of a new process is empty.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchReachability(origin)
@@ -165,7 +158,6 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	return nil, fmt.Errorf("unknown process %q", p.name)
 }
 
-// successor returns the new controller made. If origin is not nil, successor copies the memory of origin to made first.
 func successor[T any](made, origin *T) *T {
 	if origin != nil {
 		inherit(made, origin)
@@ -177,7 +169,6 @@ func (p *Process) views() []*view {
 	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
 }
 
-// sees returns the revision up to which the process has seen all changes of a kind.
 func (p *Process) sees(kind string) (revision int64) {
 	for _, v := range p.views() {
 		if v.gvk.Kind == kind {
@@ -187,7 +178,6 @@ func (p *Process) sees(kind string) (revision int64) {
 	return revision
 }
 
-// cached adds the kinds that the process caches, like its main function.
 func (p *Process) cached(kinds []process.Kind, c *cache, cluster wiring.Cluster) error {
 	for _, k := range kinds {
 		if err := c.add(cluster, k.Object, k.Transform); err != nil {
@@ -304,12 +294,10 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		p.classes.Wiring(p.control), more), err
 }
 
-// live returns a connection of the process to a cluster. The connection uses no cache.
 func (p *Process) live(c *cache) *liveClient {
 	return p.dial(c, p.name)
 }
 
-// add adds a controller together with its queue.
 func (p *Process) add(t wiring.Controller, q *queue) error {
 	c := &controller{process: p, table: t, queue: q}
 	p.controllers = append(p.controllers, c)
@@ -332,7 +320,7 @@ func (p *Process) add(t wiring.Controller, q *queue) error {
 	return nil
 }
 
-// queueInitialLists adds an event for the creation of each object in the caches to the queues.
+// queueInitialLists queues a creation event for each object in the caches.
 func (p *Process) queueInitialLists() {
 	for _, v := range p.views() {
 		for _, s := range v.subscriptions {
@@ -343,7 +331,6 @@ func (p *Process) queueInitialLists() {
 	}
 }
 
-// handle passes the oldest event of a subscription to the handler of the watch.
 func (s *subscription) handle(ctx context.Context) {
 	e := s.events[0]
 	s.events = s.events[1:]
@@ -364,7 +351,6 @@ func (s *subscription) handle(ctx context.Context) {
 	}
 }
 
-// run runs one pass of the controller for the ready key with index i.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
@@ -396,19 +382,15 @@ func (c *controller) run(i int) {
 	}
 }
 
-// frame is a current pass. Passes can be nested: while a request of one pass is on its way, another pass may run.
+// frame is a reconciliation in progress. Another one may run while one of its requests is on the way.
 type frame struct {
 	controller *controller
 	key        types.NamespacedName
-	// seen contains the revision of each kind up to which the process had seen all changes at the beginning of the pass.
-	seen map[string]int64
-	// began is the time at which the pass began. step is the number of steps at this time, and revision is the revision of
-	// the control cluster.
-	began    time.Time
-	step     int
-	revision int64
-	// sent is the revision of the control cluster at the time of the last request of the pass.
-	sent int64
+	seen       map[string]int64
+	began      time.Time
+	step       int
+	revision   int64
+	sent       int64
 }
 
 func (f *frame) name() string {
@@ -425,7 +407,6 @@ func (w *World) top() *frame {
 	return w.frames[len(w.frames)-1]
 }
 
-// recorder receives all events that a process records.
 type recorder struct{ process *Process }
 
 // Eventf implements events.EventRecorder.

@@ -10,14 +10,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// queue is the work queue of a controller. queue uses the clock of the world. The queue does not start passes: the
-// scheduler of the world chooses one of the ready keys.
+// queue is the work queue of a controller, with the clock of the world. The scheduler of the world chooses one of the
+// ready keys.
 type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request
 	processing map[reconcile.Request]bool
-	// dirty contains the keys that were added while a pass for the same key was running. Such a key needs another
-	// pass.
+	// dirty contains the keys that were added while they were being reconciled. They need another reconciliation.
 	dirty    map[reconcile.Request]bool
 	delayed  map[reconcile.Request]time.Time
 	failures map[reconcile.Request]int
@@ -49,7 +48,7 @@ func (q *queue) Add(key reconcile.Request) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface. If a key is added several times, the earliest time applies.
+// AddAfter implements workqueue.TypedDelayingInterface. The earliest time of a key counts.
 func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)
@@ -80,7 +79,6 @@ func (q *queue) Len() int { return len(q.ready) }
 // Get implements workqueue.TypedInterface.
 func (q *queue) Get() (reconcile.Request, bool) { return q.take(0), false }
 
-// take removes the ready key with index i from the queue, and marks the key as in process.
 func (q *queue) take(i int) reconcile.Request {
 	key := q.ready[i]
 	q.ready = slices.Delete(q.ready, i, i+1)
@@ -106,7 +104,6 @@ func (q *queue) ShutDownWithDrain() {}
 // ShuttingDown implements workqueue.TypedInterface.
 func (q *queue) ShuttingDown() bool { return false }
 
-// due moves all delayed keys that are due to the ready keys.
 func (q *queue) due() {
 	var keys []reconcile.Request
 	now := q.now()
@@ -126,7 +123,6 @@ func (q *queue) due() {
 	}
 }
 
-// next returns the time at which the next delayed key is due.
 func (q *queue) next() (at time.Time, any bool) {
 	for _, t := range q.delayed {
 		if !any || t.Before(at) {

@@ -5,33 +5,26 @@ import (
 	"slices"
 )
 
-// recording is a scenario's recorded run, either with a plan or without one. Other runs can start from copies of
-// its world.
+// recording is a recorded run of a scenario, with or without a plan. Other runs can start from copies of its world.
 type recording struct {
 	scenario *Prepared
 	seed     uint64
 	plan     Plan
-	// effects contains the effects after the last fault of the plan. Each of them can have another fault.
-	effects []Effect
-	// points contains copies of the world during the run, in the order in which they were made.
-	points []point
-	// cached contains the kinds that each process caches.
-	cached map[string][]string
-	result Result
-	// end is the world at the end of an undisturbed run.
-	end *World
+	effects  []Effect
+	points   []point
+	cached   map[string][]string
+	result   Result
+	end      *World
 }
 
-// point is a copy of the world directly before an effect.
 type point struct {
 	effect int
 	world  *World
 }
 
-// pointEvery is the number of effects between two of these copies.
+// pointEvery is the number of effects between two copies.
 const pointEvery = 6
 
-// listing carries out a plan, and also records all effects after the last fault of the plan.
 type listing struct {
 	plan    Plan
 	effects []Effect
@@ -45,7 +38,6 @@ func (l *listing) Of(w *World, e Effect) Fault {
 	return l.plan.Of(w, e)
 }
 
-// record runs a scenario without faults and returns the recording.
 func (p *Prepared) record(seed uint64) *recording {
 	r := &recording{scenario: p, seed: seed, cached: map[string][]string{}}
 	w, err := p.begin(seed, true)
@@ -65,7 +57,6 @@ func (p *Prepared) record(seed uint64) *recording {
 	return r
 }
 
-// run runs a world until its end and records the run.
 func (r *recording) run(w *World) {
 	seen := &listing{plan: r.plan}
 	w.faults = seen
@@ -90,7 +81,6 @@ func (r *recording) run(w *World) {
 	r.effects = seen.effects
 }
 
-// copyBefore returns a copy of the world shortly before an effect.
 func (r *recording) copyBefore(effect int) (*World, error) {
 	i := len(r.points)
 	for i > 0 && r.points[i-1].effect > effect {
@@ -102,7 +92,6 @@ func (r *recording) copyBefore(effect int) (*World, error) {
 	return r.points[i-1].world.snapshot()
 }
 
-// faults returns the possible faults at each effect after the plan.
 func (r *recording) faults() (out []At) {
 	for _, e := range r.effects {
 		for _, f := range everyFaultOf(e, r.cached[e.Process]) {
@@ -112,8 +101,6 @@ func (r *recording) faults() (out []At) {
 	return out
 }
 
-// withFault runs the scenario with one more fault in the plan. If record is true, the result is recorded, so that
-// further faults can be added.
 func (r *recording) withFault(at At, record bool) *recording {
 	next := &recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at), cached: r.cached}
 	w, err := r.copyBefore(at.Effect)
@@ -121,7 +108,7 @@ func (r *recording) withFault(at At, record bool) *recording {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// The effects in the same step as the fault need a copy of the world from before the fault.
+		// The effects in the same step as the fault need an earlier copy of the world.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

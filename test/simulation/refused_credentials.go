@@ -13,11 +13,9 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// If the target cluster rejects the credentials of the processes, it is unreachable for the processes. The cluster is
-// still reachable for other clients, so machines can join.
+// If the target cluster rejects the credentials of the processes, it is unreachable for them. Machines can still join.
 
-// refusedCredentialScenarios returns scenarios with outages in which the target cluster rejects the credentials for a
-// while.
+// refusedCredentialScenarios returns scenarios in which the target cluster rejects the credentials for a while.
 func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Scenario {
 	return []Scenario{
 		{Name: "target-refuses", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
@@ -27,7 +25,7 @@ func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Sc
 	}
 }
 
-// refusingCredentials replaces the outages in a script by times in which the cluster rejects the credentials.
+// refusingCredentials replaces the outages in a script by times with rejected credentials.
 func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := script(r)
@@ -48,13 +46,12 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 	}
 }
 
-// errCredentialsRefused is the error of a cluster that rejects the credentials.
 var errCredentialsRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused,
 	apierrors.NewUnauthorized("Unauthorized"))
 
-// mayDeleteUnseen checks whether an instance may be deleted while the target cluster rejects the credentials. The
-// process cannot see the pods on the instance. So either the machine must have been drained before, or the pass
-// must have begun before the cluster rejected the credentials.
+// mayDeleteUnseen checks whether an instance may be deleted while the target cluster rejects the credentials, so that
+// the process cannot see the pods. Either the machine was drained before, or the reconciliation began before the
+// rejection.
 func (o *oracle) mayDeleteUnseen(in *instance, m *v1beta1.Machine) {
 	if f := o.world.top(); f != nil && f.step < o.world.safety.links[toTarget].step {
 		return

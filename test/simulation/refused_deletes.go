@@ -13,16 +13,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// refusedDeletes is the state of a cloud that refuses to delete instances. The error of the cloud contains the time
-// after which the process may try again.
+// refusedDeletes is the state of a cloud that refuses deletions. The error says when the process may retry.
 type refusedDeletes struct {
-	on bool
-	// lastRefused contains the last refused call for each machine.
+	on          bool
 	lastRefused map[uid]refusedCall
 }
 
-// refusedCall is a call that the cloud has refused. A refusedCall also identifies the life of the process that made the
-// call.
 type refusedCall struct {
 	life int
 	at   time.Time
@@ -33,11 +29,10 @@ func (r refusedDeletes) clone() refusedDeletes {
 	return r
 }
 
-// refusalRetryAfter is the value of RetryAfter in the error of a refused Delete.
 const refusalRetryAfter = time.Minute
 
-// refusedDeleteScenarios returns scenarios in which the cloud refuses deletions. Meanwhile, the Nodes of the machines
-// change all the time, because a CNI plugin annotates them.
+// refusedDeleteScenarios returns scenarios in which the cloud refuses deletions, while a CNI plugin annotates the Nodes
+// of the machines all the time.
 func refusedDeleteScenarios() []Scenario {
 	actions := []Action{
 		trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }), scale(1),
@@ -50,7 +45,6 @@ func refusedDeleteScenarios() []Scenario {
 	return []Scenario{{Name: "deletes-refused", Group: Lifecycle, Base: fleet(3, "a"), Script: inOrder(actions)}}
 }
 
-// annotateNodes returns an action in which a CNI plugin changes every Node.
 func annotateNodes(i int) Action {
 	return Action{Name: "annotate the nodes", Wait: 5 * time.Second,
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -66,10 +60,9 @@ func annotateNodes(i int) Action {
 		}}
 }
 
-// refusesDelete refuses a Delete, and also checks that the process does not send another Delete before the stated time.
-// There are exceptions: after a restart, the process does not know this time, and after a corruption it may try again
-// immediately. The orphan collection is another exception, because it calls the cloud only once in each period. Outside
-// of this world, the period is longer than any RetryAfter.
+// refusesDelete refuses a Delete, and checks that the process waits before the next one. A restarted process does not
+// know how long to wait, and after a corruption it may retry immediately. The orphan collection is exempt, because it
+// calls the cloud once in each period. Outside of this world, the period exceeds any RetryAfter.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
 	last, known := r.lastRefused[machine.UID]
@@ -85,7 +78,6 @@ func (d driver) refusesDelete(machine provider.Machine) error {
 	return &provider.Error{Code: provider.Throttled, Message: "too many requests", RetryAfter: refusalRetryAfter}
 }
 
-// noteRefused records a refusal that a process has received.
 func (d driver) noteRefused(machine provider.Machine, err error) {
 	r := &d.troubles.deletes
 	if !r.on || provider.RetryAfter(err) < refusalRetryAfter {

@@ -5,17 +5,15 @@ import (
 	"testing"
 )
 
-// regressions contains plans, and random runs without a plan, that have failed once. A plan contains the numbers of
-// effects, so its meaning may change when the controllers change. The run must not fail in any case.
+// regressions contains plans, and random runs without a plan, that once failed. A plan contains numbers of effects, so
+// its meaning may change with the controllers. The run must never fail.
 var regressions = []struct {
-	// name states what went wrong.
 	name     string
 	scenario string
 	seed     uint64
-	// cloud is the name of the cloud's semantics.
-	cloud string
-	plan  string
-	// undisturbed is true if the semantics of the cloud are the only disturbance of the run.
+	cloud    string
+	plan     string
+	// undisturbed means that the semantics of the cloud are the only disturbance.
 	undisturbed bool
 }{
 	{"a bootstrap token was left after its deletion was denied once",
@@ -87,7 +85,7 @@ var regressions = []struct {
 		"late-in-target-outage", 811280417, "", "", false},
 }
 
-// Each of these runs has failed once, and must not fail again.
+// Each of these runs has failed once.
 func TestPlansThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}
@@ -121,16 +119,14 @@ func TestPlansThatOnceFailed(t *testing.T) {
 	}
 }
 
-// corruptions contains changes of one field that once broke a rule. These corruptions also contain the numbers of
-// effects, whose meaning may change when the controllers change.
+// corruptions contains changes of one field that once broke a rule. The numbers of effects may change their meaning
+// with the controllers.
 var corruptions = []struct {
-	// name states what went wrong.
 	name       string
 	scenario   string
 	seed       uint64
 	corruption string
-	// want contains the allowed outcomes.
-	want []Outcome
+	want       []Outcome
 }{
 	{"orphans that were most instances were removed after the status of the class was emptied",
 		"machines-lost", 1, "374:control/MachineClass/fleet/a/status/conditions=emptied",
@@ -143,7 +139,7 @@ var corruptions = []struct {
 		[]Outcome{AskedFor, Named}},
 }
 
-// Each of these corruptions once broke a rule, and must be harmless now.
+// Each of these corruptions once broke a rule.
 func TestCorruptionsThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}

@@ -7,9 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist replaces the content of the view by a new list. An informer does the same when its watch is lost. As a
-// result, several changes of an object appear as one change. The view only notices a deletion because the object
-// is missing in the list.
+// relist replaces the content of the view by a new list, like an informer that has lost its watch. Several changes of
+// an object appear as one, and a deleted object is just missing in the list.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {
@@ -46,7 +45,6 @@ func (v *view) relist() error {
 	return nil
 }
 
-// elapse ends those faults of the view whose time has passed.
 func (v *view) elapse(w *World) error {
 	now := w.clock.at
 	if !v.mergedUntil.IsZero() && !now.Before(v.mergedUntil) {

@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replicasScenarios returns scenarios in which the applied objects do not contain spec.replicas. No webhook sets this
-// field.
+// replicasScenarios returns scenarios in which the applied objects lack spec.replicas, and no webhook sets it.
 func replicasScenarios() []Scenario {
 	return []Scenario{
 		{Name: "replicas-left-out", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
@@ -18,8 +17,8 @@ func replicasScenarios() []Scenario {
 	}
 }
 
-// applyWithoutReplicas returns actions that apply a deployment and a set without replicas. In some runs, this also
-// changes the revision. The actions also apply another deployment, which never had replicas.
+// applyWithoutReplicas applies a deployment and a set without replicas, in some runs with a new revision.
+// applyWithoutReplicas also applies a deployment that never had replicas.
 func applyWithoutReplicas(r *rand.Rand) []Action {
 	actions := []Action{
 		edit("apply without replicas", func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil }),
@@ -38,7 +37,6 @@ func applyWithoutReplicas(r *rand.Rand) []Action {
 	return append(actions, checkReplicas())
 }
 
-// checkReplicas returns an action that checks the numbers of replicas that the manager has stored.
 func checkReplicas() Action {
 	stored := func(w *World) map[string]int {
 		replicas := map[string]int{}

@@ -12,13 +12,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prepared is a scenario whose fleet is already settled. Runs start from a clone of this fleet.
+// Prepared is a scenario with a settled fleet. Runs start from a clone of it.
 type Prepared struct {
 	Scenario
-	// Habits are the semantics that the cloud has in the runs. If it is empty, the cloud only has the semantics that it
-	// has in every run.
+	// Habits are the semantics of the cloud in the runs, in addition to those of every run.
 	Habits Habits
-	// Stored is called with each Machine that a process of Machinist writes in a run. It may be nil.
+	// Stored, if set, is called with each Machine that a process of Machinist writes.
 	Stored func(*v1beta1.Machine)
 	base   *World
 }
@@ -59,23 +58,22 @@ type Result struct {
 	Steps, Effects int
 	Crashes        int
 	Path           uint64
-	// Tail is the number of steps after the last fault until the world was settled. If there was no fault, it is the
-	// number of steps from the beginning.
+	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
 	Tail int
 	// Made is the total number of instances that were created.
 	Made int
-	// Broken is the number of instances that broke although the script did not request it.
+	// Broken is the number of instances that broke without a request of the script.
 	Broken int
-	// Machines is the total number of machines that were created. TakenBack is true if no machine is left at the end.
+	// Machines is the total number of machines that were created. TakenBack means that no machine is left at the end.
 	Machines  int
 	TakenBack bool
-	// End is the final state of the run, if the run has no error.
+	// End is the final state of a run without an error.
 	End End
 }
 
-// Run runs the scenario. A seed determines the choices. If the plan is empty, Run causes random faults. If the
-// plan is not empty, only its faults occur, and the result is compared with the run without faults. If story is
-// not nil, it is called with each line that describes what happens.
+// Run runs the scenario. The seed determines the choices. Without a plan, Run causes random faults. With a plan, only
+// its faults occur, and the result is compared with the run without faults. story, if set, receives a line for each
+// event.
 func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	w, err := p.begin(seed, len(plan) > 0)
 	if err != nil {
@@ -92,9 +90,8 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario without faults. A seed determines the choices. If the cloud has semantics, the result
-// is compared with the run without these semantics. If story is not nil, it is called with each line that describes
-// what happens.
+// Undisturbed runs the scenario without faults. The seed determines the choices. If the cloud has semantics, the result
+// is compared with the run without them. story, if set, receives a line for each event.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {
@@ -108,7 +105,6 @@ func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	return r.result
 }
 
-// begin returns the world of a new run, before its first step.
 func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	w, err := p.base.Clone(seed)
 	if err != nil {
@@ -119,7 +115,6 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	return w, nil
 }
 
-// finish runs a world until its end.
 func (w *World) finish() (result Result) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -135,7 +130,6 @@ func (w *World) finish() (result Result) {
 	return Result{End: endOf(w), Tail: w.stepsWhenSettled - w.stepsAtFault}
 }
 
-// disturb chooses how many disturbances a run has.
 func (w *World) disturb() {
 	r := w.random
 	w.laziness = map[string]int{}
@@ -154,7 +148,6 @@ func (w *World) disturb() {
 	w.faults = &randomFaults{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
 }
 
-// randomFaults causes a few random faults in a run.
 type randomFaults struct{ left, every int }
 
 // Of implements Faults.

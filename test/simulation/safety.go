@@ -16,40 +16,34 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// safetyState is the state of a world that concerns the optional controllers for health and safety, and the actors in
-// their scenarios. With the zero value, the world does not have these controllers.
+// safetyState is the state of the optional controllers for health and safety, and of the actors in their scenarios. The
+// zero value has no such controllers.
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
-	// steady is true after users have stopped changing the fleet. From then on, machines are replaced only because of
+	// steady means that users have stopped changing the fleet. From then on, machines are replaced only because of
 	// their health.
-	steady bool
-	// reportOnly is true if orphans are reported but not removed. strangers contains the instances that must not be
-	// removed.
+	steady     bool
 	reportOnly bool
 	strangers  map[string]bool
-	// lost contains the instances whose Machines were lost at the same time. The value is true if the orphans are
-	// most of the instances. letGo is true after an administrator has permitted their removal.
+	// lost contains the instances whose Machines were lost at once, and whether the orphans are most of the instances.
+	// letGo means that an administrator has permitted their removal.
 	lost  map[string]bool
 	letGo bool
-	// left contains the names of machines that were removed while the target cluster was unreachable. A Node and a token
-	// of such a machine may remain in the target cluster. The last event of such a machine says that they may
-	// remain.
+	// left contains the machines that were removed while the target cluster was unreachable. Their Nodes and tokens may
+	// remain there, as their last event says.
 	left map[string]bool
-	// past contains those outages of each cluster that all processes have noticed.
-	past [2][]reachability.Outage
-	// frozen contains the times at which each set was frozen and at which its freeze ended.
+	// past contains the outages of each cluster that all processes have noticed.
+	past   [2][]reachability.Outage
 	frozen map[uid][]freezeChange
 
-	// nodes contains the health of each Node. meltdownSince is the time since which most Nodes have been unhealthy.
-	// meltdownEnded is the time at which the last meltdown ended.
+	// nodes contains the health of each Node. meltdownSince is since when most Nodes are unhealthy. meltdownEnded is
+	// when the last meltdown ended.
 	nodes         map[uid]nodeHealth
 	meltdownSince time.Time
 	meltdownEnded time.Time
-	// slept contains the times at which the processes continued after a time jump.
-	slept []time.Time
-	// requests describes the CertificateSigningRequests by name.
-	requests map[string]requester
+	slept         []time.Time
+	requests      map[string]requester
 }
 
 func (g safetyState) clone() safetyState {
@@ -65,14 +59,12 @@ func (g safetyState) clone() safetyState {
 	return g
 }
 
-// enable adds the given optional controllers to a world.
 func (w *World) enable(optionalReconcilers Controllers) {
 	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lost: map[string]bool{},
 		nodes: map[uid]nodeHealth{}, requests: map[string]requester{}, frozen: map[uid][]freezeChange{},
 		left: map[string]bool{}}
 }
 
-// safetyChoices returns further possible next steps of a world with optional controllers.
 func (w *World) safetyChoices() []choice {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
@@ -80,7 +72,6 @@ func (w *World) safetyChoices() []choice {
 	return slices.Concat(w.outageChoices(), w.signing())
 }
 
-// safetyDue returns the time at which the next of these steps is due.
 func (w *World) safetyDue() (at time.Time, any bool) {
 	if w.safety.optionalReconcilers == 0 {
 		return time.Time{}, false
@@ -97,7 +88,6 @@ func (w *World) safetyDue() (at time.Time, any bool) {
 	return at, any
 }
 
-// safetyMissing returns the differences from the expected final state of a world with optional controllers.
 func (w *World) safetyMissing() (missing []string) {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
@@ -105,7 +95,6 @@ func (w *World) safetyMissing() (missing []string) {
 	return slices.Concat(w.outdatedTaintsLeft(), w.certificatesMissing(), w.frozenObjects())
 }
 
-// stopUsers returns an action after which users do not change the fleet any more.
 func stopUsers() Action {
 	return Action{Name: "leave the fleet as it is", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.safety.steady = true
@@ -113,18 +102,15 @@ func stopUsers() Action {
 	}}
 }
 
-// after delays an action.
 func (d Action) after(wait time.Duration) Action {
 	d.Wait = wait
 	return d
 }
 
-// targetUnreachable reports whether the target cluster is unreachable for all clients, and not only for the processes.
 func (g safetyState) targetUnreachable() bool {
 	return g.links[toTarget].down() && g.links[toTarget].forAll
 }
 
-// checkControlChange checks a change in the control cluster against the rules of health and safety.
 func (o *oracle) checkControlChange(c apiserver.Change) {
 	if o.world.safety.optionalReconcilers == 0 {
 		return
@@ -142,14 +128,13 @@ func (o *oracle) checkControlChange(c apiserver.Change) {
 // seconds.
 const targetRetryTime = 29 * time.Second
 
-// mayLeave reports whether a machine may be removed although the objects in the target cluster that belong to it are
-// unknown. This is permitted for a force-delete, and after enough retries.
+// mayLeave reports whether a machine may be removed although its objects in the target cluster are unknown: after a
+// force-delete, or after enough retries.
 func (o *oracle) mayLeave(m *v1beta1.Machine) bool {
 	_, forced := m.Annotations[v1beta1.AnnotationForceDelete]
 	return forced || m.DeletionTimestamp == nil || o.world.clock.Since(m.DeletionTimestamp.Time) >= targetRetryTime
 }
 
-// checkTargetChange checks a change in the target cluster against the rules of health and safety.
 func (o *oracle) checkTargetChange(c apiserver.Change) {
 	if o.world.safety.optionalReconcilers == 0 {
 		return
@@ -158,8 +143,8 @@ func (o *oracle) checkTargetChange(c apiserver.Change) {
 	o.mayApprove(c)
 }
 
-// leftNodes returns the number of Nodes that may remain. Either the target cluster was unreachable, or the instance of
-// the Node was never reported to a process.
+// leftNodes returns how many Nodes may remain, because the target cluster was unreachable, or because no process ever
+// learned of the instance.
 func (w *World) leftNodes() (n int) {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		if w.isLeft(o.(*corev1.Node)) {
@@ -174,7 +159,6 @@ func (w *World) isLeft(node *corev1.Node) bool {
 	return w.cloud.past.unreported[id] || w.safety.left[node.Name] && w.cloud.byID(id) == nil
 }
 
-// leftTokens returns the number of bootstrap tokens that may remain because the target cluster was unreachable.
 func (w *World) leftTokens() (n int) {
 	for _, o := range w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")) {
 		if _, name, _ := strings.Cut(o.GetAnnotations()["machinist.dev/bootstrap-token-machine"], "/"); w.safety.left[name] {

@@ -10,43 +10,40 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Scenario is a settled fleet, together with actions of users that change it. At the end of each run, the fleet must be
-// settled again.
+// Scenario is a settled fleet with actions of users that change it. Each run must end with a settled fleet.
 type Scenario struct {
 	Name string
 	// Group is the group to which the scenario belongs.
 	Group Group
-	// Base is the deployment that exists at the beginning, or nil if there is none.
+	// Base is the initial deployment, or nil.
 	Base *v1beta1.MachineDeployment
-	// Begin contains further actions that happen before the run. It may be nil. Age is added to the age of the fleet at
-	// the beginning of the run.
+	// Begin contains actions before the run. Age is added to the age of the fleet.
 	Begin []Action
 	Age   time.Duration
-	// Old is an old system whose fleet is migrated, or nil if there is none.
+	// Old is an old system whose fleet is migrated, or nil.
 	Old *OldSystem
-	// Apps contains the workloads on the nodes. Apps is empty if workloads do not matter for the scenario.
+	// Apps contains the workloads on the nodes, if they matter for the scenario.
 	Apps []app
 	// Controllers contains the optional controllers that run in the scenario.
 	Controllers Controllers
 	// Script returns the actions of users. They may differ between runs.
 	Script func(r *rand.Rand) []Action
-	// Variants is the number of undisturbed runs on which plans are based. Each of them has another seed. 0 means 1.
+	// Variants is the number of undisturbed runs with different seeds on which plans are based. 0 means 1.
 	Variants int
-	// OwnCloud is true if the scenario changes the cloud itself. Such a scenario must not run with other semantics of the
-	// cloud.
+	// OwnCloud means that the scenario changes the cloud itself, and must not run with other cloud semantics.
 	OwnCloud bool
-	// MayDiffer removes the lines from an end that may depend on faults. It may be nil.
+	// MayDiffer, if set, removes the lines of an end that may depend on faults.
 	MayDiffer func(End)
 }
 
-// Group is a group of scenarios that are about the same subject.
+// Group is a group of scenarios about the same subject.
 type Group string
 
 // The groups.
 const (
-	// Lifecycle contains scenarios in which only one action on a fleet happens at a time.
+	// Lifecycle contains scenarios with only one action on a fleet at a time.
 	Lifecycle Group = "lifecycle"
-	// Fleets contains scenarios in which several actions happen at the same time, and instances break.
+	// Fleets contains scenarios with concurrent actions and breaking instances.
 	Fleets Group = "fleets"
 	// Autoscaling contains scenarios in which an autoscaler runs.
 	Autoscaling Group = "autoscaling"
@@ -114,7 +111,7 @@ func Scenarios() []Scenario {
 		forceDeleteScenarios())
 }
 
-// churn returns actions of a few impatient users who change a deployment while instances break.
+// churn returns actions of impatient users who change a deployment while instances break.
 func churn(r *rand.Rand) []Action {
 	var actions []Action
 	for range 2 + r.IntN(3) {
@@ -138,16 +135,14 @@ func churn(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// ofFirstVersion is a change that sets the version of a deployment's machines to firstVersion.
 func ofFirstVersion(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = firstVersion }
 
-// ofType returns a change that gives a deployment a strategy of the given type, with default values.
 func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
 }
 
-// strategy returns a change that gives a deployment rolling updates with the given bounds. If both bounds are 0, the
-// surge becomes 1.
+// strategy returns a change that gives a deployment rolling updates with the given bounds. If both are 0, the surge
+// becomes 1.
 func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	if surge+unavailable == 0 {
 		surge = 1

@@ -19,8 +19,6 @@ import (
 
 // In the scenarios of this file, users select the machines that are updated in place.
 
-// bySelection returns a change after which users select the machines that a rollout updates in place. unavailable is
-// the maximum number of unavailable machines.
 func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		n := intstr.FromInt(unavailable)
@@ -29,7 +27,6 @@ func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// selections returns actions of users who select machines and change their selection.
 func selections(r *rand.Rand) []Action {
 	actions := []Action{roll([]string{"b", "c"}[r.IntN(2)])}
 	for range 2 + r.IntN(4) {
@@ -51,8 +48,6 @@ func selections(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// selectMachine returns an action that selects or deselects a machine. The machine is the one with index i among the
-// existing machines.
 func selectMachine(i int, selected bool) Action {
 	return Action{Name: fmt.Sprintf("set the selection of a machine to %t", selected),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -101,9 +96,8 @@ func (w *World) selecting() (out []choice) {
 	return out
 }
 
-// mayHandOver checks the rule of selections. The manager may hand over a machine to another set only while the machine
-// is selected. Enough machines must remain available, according to what the manager knew when it wrote the replicas of
-// the set.
+// mayHandOver checks that the manager hands over only selected machines to another set, and that enough machines remain
+// available. What the manager knew when it wrote the replicas of the set counts.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -136,7 +130,6 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 	}
 }
 
-// bySelection reports whether users select the machines that are updated.
 func (o *oracle) bySelection() bool {
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		s := object.(*v1beta1.MachineDeployment).Spec.Strategy
@@ -145,13 +138,13 @@ func (o *oracle) bySelection() bool {
 	return false
 }
 
-// usable reports whether a machine is available and is not being updated.
+// usable reports whether a machine is available and not being updated.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
-// usableSince reports whether a machine of the given sets is usable. A machine also counts if it was usable at the
-// revision or later, and then something other than a write of the manager made it unusable.
+// usableSince reports whether a machine of the given sets counts as usable. A machine counts if it is usable, or if it
+// was usable at the revision or later and something other than the manager ended this.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {

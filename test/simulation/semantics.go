@@ -12,66 +12,61 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a behavior of a cloud that the driver contract allows. The behavior lasts for the whole run.
-// Drivers must hide some further behavior, so the tests of drivers check it: several spellings of provider IDs,
-// answers that are too large to read, and instances of other installations with the same names.
+// Semantics is a behavior of a cloud that the driver contract allows, for a whole run. Drivers must hide some other
+// behavior, which their own tests check: several spellings of provider IDs, oversized responses, and instances of other
+// installations with the same names.
 type Semantics string
 
 // The semantics.
 const (
-	// ReadsLate: a read by provider ID does not find a new instance before lookups by tag find it.
+	// ReadsLate means that reads by provider ID do not find a new instance before lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
-	// ReadsFlicker: a replica answers every third read by provider ID, and this replica does not have the instance. The
-	// replica gets the instance after flickersFor. After flickersEvery, it loses the instance again. According to the
-	// driver contract, an instance is gone only if a process does not find it in two reads, with more time between them
-	// than flickersFor.
+	// ReadsFlicker means that every third read by provider ID goes to a replica that lacks the instance. The replica
+	// gets the instance after flickersFor, and loses it again after flickersEvery. By the driver contract, an instance
+	// is gone only if two reads, more than flickersFor apart, do not find it.
 	ReadsFlicker Semantics = "reads-flicker"
-	// ReadsStale: for staleFor, reads and lists show a deleted instance in the state in which it was running.
+	// ReadsStale means that reads and lists show a deleted instance as running for staleFor.
 	ReadsStale Semantics = "reads-stale"
-	// TagsLate: answers do not contain the tags of a new instance before lookups by tag find it.
+	// TagsLate means that responses lack the tags of a new instance until lookups by tag find it.
 	TagsLate Semantics = "tags-late"
-	// ListsLate: a list does not contain instances that were created within the last listedLate. A list still contains
-	// instances that were deleted within this time.
+	// ListsLate means that lists are outdated by listedLate: they lack new instances and contain deleted ones.
 	ListsLate Semantics = "lists-late"
-	// ListsShort: every second list does not contain one of its pages.
+	// ListsShort means that every second list lacks one of its pages.
 	ListsShort Semantics = "lists-short"
-	// ListsRepeat: the second page of a list repeats the entries of the first page, in another order.
+	// ListsRepeat means that the second page of a list repeats the first one in another order.
 	ListsRepeat Semantics = "lists-repeat"
-	// AnswersLost: the answers to every third change are lost.
+	// AnswersLost means that the responses to every third change are lost.
 	AnswersLost Semantics = "answers-lost"
-	// DoneLate: every third change returns an error, but takes effect later. Creations and tags take effect within
-	// CreateSettle, and deletions after deletedLate.
+	// DoneLate means that every third change returns an error, but takes effect later. Creations and tags take effect
+	// within CreateSettle, and deletions after deletedLate.
 	DoneLate Semantics = "done-late"
-	// ThrottledOften: a third of the calls are throttled. A pseudo-random number decides which ones. Half of these answers
-	// contain a RetryAfter.
+	// ThrottledOften means that a pseudo-random third of the calls are throttled. Half of these responses contain a
+	// RetryAfter.
 	ThrottledOften Semantics = "throttled"
-	// StateGoesBack: every second read of a running instance returns the state pending.
+	// StateGoesBack means that every second read of a running instance returns the state pending.
 	StateGoesBack Semantics = "state-goes-back"
-	// PartsRemain: after an instance is deleted, a disk or an interface remains for partsFor. The deletion of this part
-	// takes that long.
+	// PartsRemain means that a disk or an interface outlives its instance by partsFor, until its own deletion is
+	// complete.
 	PartsRemain Semantics = "parts-remain"
-	// QuotaFreesLate: after its deletion, an instance counts against the quota for the time quotaFor.
+	// QuotaFreesLate means that a deleted instance counts against the quota for quotaFor.
 	QuotaFreesLate Semantics = "quota-frees-late"
-	// CredentialsExpire: in each period of expiresEvery, all calls are rejected for the time expiredFor.
+	// CredentialsExpire means that all calls are rejected for expiredFor in each period of expiresEvery.
 	CredentialsExpire Semantics = "credentials-expire"
-	// ClockAhead and ClockBehind: the times in the answers of the cloud are wrong by clockOff.
+	// ClockAhead and ClockBehind mean that the times in the cloud's responses are wrong by clockOff.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
-	// ListsReturn: some time after its deletion, an instance appears again in lists and lookups by tag. The
-	// instance appears in the time from returnsAfter to returnsUntil after its deletion. A read by provider ID
-	// does not find the instance during this time.
+	// ListsReturn means that a deleted instance reappears in lists and lookups by tag, from returnsAfter to
+	// returnsUntil after its deletion. Reads by provider ID do not find it.
 	ListsReturn Semantics = "lists-return"
-	// NoHost: the cloud accepts all instances. However, two of every four instances fail after failsAfter, because there
-	// is no capacity.
+	// NoHost means that two of every four accepted instances fail after failsAfter, because there is no capacity.
 	NoHost Semantics = "no-host"
-	// GivesUp: the cloud accepts all instances. However, two of every four instances fail after failsAfter, and the cloud
-	// gives no reason.
+	// GivesUp means that two of every four accepted instances fail after failsAfter without a reason.
 	GivesUp Semantics = "gives-up"
-	// ReportsFailed: the cloud reports an instance as failed after it has become a Node, but the instance continues to
-	// run.
+	// ReportsFailed means that the cloud reports an instance as failed after it has become a Node, although it
+	// continues to run.
 	ReportsFailed Semantics = "reports-failed"
-	// PartsUnattached: lists show the parts of an instance as unattached during two times: until attachedAfter after the
-	// creation of the instance, and for partsFor after its deletion.
+	// PartsUnattached means that lists show the parts of an instance as unattached until attachedAfter after its
+	// creation, and for partsFor after its deletion.
 	PartsUnattached Semantics = "parts-unattached"
 )
 
@@ -85,8 +80,8 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyReports reports whether the semantics only affect the answers of the cloud, and not what the cloud does. Such
-// semantics must not cause additional instances.
+// onlyReports reports whether the semantics affect only the responses of the cloud. They must then not cause additional
+// instances.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
@@ -109,13 +104,13 @@ const (
 	returnsAfter  = 20 * time.Second
 	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
-	attachedAfter = 5 * time.Minute // This is more than the minimum age of collected parts.
+	attachedAfter = 5 * time.Minute // More than the minimum age of collected parts.
 )
 
-// Habits is the list of all semantics that one cloud has.
+// Habits lists all semantics of one cloud.
 type Habits []Semantics
 
-// ParseHabits parses the names of semantics, which are separated by "+".
+// ParseHabits parses names of semantics that are separated by "+".
 func ParseHabits(text string) (Habits, error) {
 	var out Habits
 	for name := range strings.SplitSeq(text, "+") {
@@ -130,7 +125,7 @@ func ParseHabits(text string) (Habits, error) {
 	return out, nil
 }
 
-// String returns the semantics in the format that ParseHabits parses.
+// String returns the semantics in the format of ParseHabits.
 func (h Habits) String() string {
 	parts := make([]string, len(h))
 	for i, s := range h {
@@ -146,27 +141,23 @@ func (p *Prepared) Under(h Habits) *Prepared {
 	return &out
 }
 
-// past is the additional state of a cloud with semantics.
 type past struct {
-	habits Habits
-	// ghosts contains deleted instances that reads may still return.
-	ghosts []ghost
-	// removals contains deletions that were requested but not carried out yet.
+	habits   Habits
+	ghosts   []ghost
 	removals []removal
-	// reads, lists, writes and all count the calls that some semantics may change. throttled counts the throttled calls.
+	// reads, lists, writes and all count the calls that semantics may change. throttled counts the throttled calls.
 	reads, lists, writes, all, throttled int
-	// accepted is the number of creations in a cloud with semantics. failedAt contains the time at which an instance of
-	// each machine last failed.
+	// accepted is the number of creations in a cloud with semantics. failedAt contains when an instance of each machine
+	// last failed.
 	accepted int
 	failedAt map[types.UID]time.Time
-	// unreported contains instances that ran a kubelet, but were deleted before the cloud returned them in any answer.
+	// unreported contains instances that ran a kubelet, but were deleted before the cloud returned them.
 	unreported map[string]bool
-	// began is the time at which the run began. quiet is true after the world has settled.
-	began time.Time
-	quiet bool
+	began      time.Time
+	quiet      bool
 }
 
-// ghost is a deleted instance in the state in which it was running, with the time of its deletion.
+// ghost is a deleted instance as it was while running, with the time of its deletion.
 type ghost struct {
 	instance
 	gone time.Time
@@ -190,13 +181,12 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends the semantics that would keep causing writes in a settled world. For example, the orphan collection
-// writes a condition whenever its list fails or shows other instances than before.
+// rest ends the semantics that would keep causing writes in a settled world. For example, the orphan collection writes
+// a condition whenever its list fails or changes.
 func (p *past) rest() {
 	p.ghosts, p.quiet = nil, true
 }
 
-// settling returns the time for which the cloud may still show an earlier state.
 func (p *past) settling() time.Duration {
 	if len(p.habits) == 0 {
 		return 0
@@ -204,8 +194,8 @@ func (p *past) settling() time.Duration {
 	return listedLate + clockOff
 }
 
-// listsSettle returns the time from which lists are correct about orphans and about deleted instances with a Node.
-// Before this time, no process can remove these orphans and Nodes. If lists are not late, the time is zero.
+// listsSettle returns when lists become correct about orphans and about deleted instances with a Node. No process can
+// remove these orphans and Nodes before. If lists are not late, the time is zero.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -230,7 +220,6 @@ func (w *World) listsSettle() (at time.Time) {
 	return at
 }
 
-// keepGhost is called when an instance is deleted, and keeps a copy of it.
 func (c *Cloud) keepGhost(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
@@ -246,8 +235,7 @@ func (c *Cloud) keepGhost(in *instance) {
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns a deleted instance if the function is accepts it and less time than within has passed since the
-// deletion. ghostOf returns nil if there is no such instance.
+// ghostOf returns a deleted instance that matches is and was deleted less than within ago, or nil.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(within)) && is(&g.instance) {
@@ -257,7 +245,7 @@ func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance
 	return nil
 }
 
-// refuses returns an error if the cloud rejects a call, and nil if it accepts the call.
+// refuses returns an error if the cloud rejects a call.
 func (d driver) refuses() error {
 	p, w := &d.past, d.process.world
 	if err := d.checkRateLimit(); err != nil {
@@ -289,7 +277,7 @@ func (d driver) refuses() error {
 // pseudoRandom returns unrelated numbers for consecutive numbers.
 func pseudoRandom(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
 
-// mishap decides what goes wrong with a change: the answer may be lost, or the change may take effect late.
+// mishap decides whether the response to a change is lost, or the change takes effect late.
 func (d driver) mishap() (lost, late bool) {
 	p := &d.past
 	if len(p.habits) == 0 {
@@ -303,7 +291,6 @@ func (d driver) mishap() (lost, late bool) {
 	return lost, late
 }
 
-// exhausted returns an error if deleted instances still use up the quota.
 func (c *Cloud) exhausted() error {
 	if c.past.has(QuotaFreesLate) && c.ghostOf(quotaFor, func(*instance) bool { return true }) != nil {
 		return provider.Errorf(provider.ResourceExhausted, "the quota is used up")
@@ -311,7 +298,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns an existing instance as a read returns it, or nil if the read does not find the instance.
+// shows returns an existing instance as a read returns it, or nil if the read does not find it.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
@@ -340,7 +327,6 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	return out
 }
 
-// skew adds the error of the cloud's clock to the times in an answer.
 func (p *past) skew(out *provider.Instance) {
 	switch {
 	case p.has(ClockAhead):
@@ -350,15 +336,14 @@ func (p *past) skew(out *provider.Instance) {
 	}
 }
 
-// leftOf reports whether parts of a deleted instance still exist.
 func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	return c.past.has(PartsRemain) && c.ghostOf(partsFor, func(in *instance) bool {
 		return in.ProviderID == req.ProviderID || req.ProviderID == "" && in.MachineUID == req.Machine.UID
 	}) != nil
 }
 
-// listing returns the answer to a list request. The semantics may add and remove instances. asked selects the requested
-// instances.
+// listing returns the response to a list request. The semantics may add and remove instances. asked selects the
+// requested ones.
 func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {
@@ -391,7 +376,6 @@ func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []pr
 	return out
 }
 
-// elapseRemovals carries out all deletions that are due.
 func (c *Cloud) elapseRemovals(w *World) {
 	due := c.past.removals
 	c.past.removals = nil
@@ -407,7 +391,6 @@ func (c *Cloud) elapseRemovals(w *World) {
 	}
 }
 
-// madeInAll returns the total number of instances that the cloud has created.
 func (c *Cloud) madeInAll() (n int) {
 	for made := range maps.Values(c.made) {
 		n += made

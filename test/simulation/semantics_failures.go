@@ -12,10 +12,10 @@ import (
 
 // This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// dooms decides whether the next instance will fail. Two of every four instances fail. So a machine may have no
-// failing instance, one, or two in succession.
+// dooms decides whether the next instance will fail. Two of every four do, so a machine may have up to two failing
+// instances in succession.
 func (p *past) dooms(machine string) bool {
-	// If the machine has no set, the instance must not fail, because no controller would replace the machine.
+	// No controller would replace a failed machine without a set, so its instance must not fail.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {
 		return false
 	}
@@ -23,7 +23,6 @@ func (p *past) dooms(machine string) bool {
 	return p.accepted%4 == 1 || p.accepted%4 == 2
 }
 
-// giveUp makes each instance fail whose failure is due.
 func (c *Cloud) giveUp(w *World) {
 	for _, in := range c.instances {
 		if !in.doomed || in.State != provider.StatePending || c.now().Before(in.born.Add(failsAfter)) {
@@ -42,8 +41,8 @@ func (c *Cloud) giveUp(w *World) {
 	}
 }
 
-// fail makes an answer report a running instance as failed, because another operation on the instance has failed.
-// Drivers should not do that, but they may. The text of the reason varies.
+// fail reports a running instance as failed, because another operation on it has failed. Drivers should not do that,
+// but they may. The text of the reason varies.
 func (p *past) fail(in *instance, out *provider.Instance) {
 	if p.has(ReportsFailed) && in.registered && in.MachineUID != "" && out.State == provider.StateRunning {
 		out.State, out.StateMessage = provider.StateFailed, "the resize failed"
@@ -53,13 +52,10 @@ func (p *past) fail(in *instance, out *provider.Instance) {
 	}
 }
 
-// reappears reports whether a deleted instance currently appears in lists again.
 func (p *past) reappears(g *ghost, now time.Time) bool {
 	return p.has(ListsReturn) && !now.Before(g.gone.Add(returnsAfter)) && now.Before(g.gone.Add(returnsUntil))
 }
 
-// returnedOf returns the deleted instance of a machine that lookups by tag find again. If there is none, returnedOf
-// returns nil.
 func (c *Cloud) returnedOf(machine types.UID) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.reappears(g, c.now()) {
@@ -69,8 +65,7 @@ func (c *Cloud) returnedOf(machine types.UID) *instance {
 	return nil
 }
 
-// unattached returns the parts that lists show as unattached, because their instance was created or deleted shortly
-// before.
+// unattached returns the parts that lists show as unattached, because their instance was just created or deleted.
 func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	if !c.past.has(PartsUnattached) {
 		return nil
@@ -112,13 +107,13 @@ func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	}
 }
 
-// minRetryDelay is the minimum time between a failure because of missing capacity and the next request. The time
-// contains a margin for clocks that were set.
+// minRetryDelay is the minimum time between a failure because of missing capacity and the next request. minRetryDelay
+// has a margin for clocks that were set.
 const minRetryDelay = time.Minute - time.Second
 
-// mayAskAgain checks that a process waits after a failure because of missing capacity, before it requests another
-// instance. A process that has started after the failure does not know about it. A request with the same token as the
-// failed instance is a retry, and is permitted.
+// mayAskAgain checks that a process waits after a failure because of missing capacity before it requests another
+// instance. A process that started later does not know about the failure. A request with the token of the failed
+// instance is a permitted retry.
 func (o *oracle) mayAskAgain(p *Process, req provider.CreateRequest) {
 	c := o.world.cloud
 	failed, known := c.past.failedAt[req.Machine.UID]

@@ -12,22 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SemanticsSweep runs each scenario with different semantics of the cloud. SemanticsSweep runs each scenario without
-// faults, and with a sample of single faults.
+// SemanticsSweep runs each scenario with different cloud semantics, without faults and with a sample of single faults.
 type SemanticsSweep struct {
 	Scenarios []Scenario
 	Habits    []Habits
-	// If OneIn is n, each n-th combination of a scenario and semantics is run. 0 and 1 mean that all combinations are run.
-	// All scenarios and all semantics have the same share. With another seed, other combinations are run.
+	// OneIn selects every n-th combination of scenario and semantics, evenly for all scenarios and semantics. 0 and 1
+	// mean all of them. Another seed selects other combinations.
 	OneIn int
-	// Faults is the number of single faults for each combination of a scenario and semantics. For scenarios of the group
-	// Incidents, a fifth of this number is used.
+	// Faults is the number of single faults for each combination of scenario and semantics. Scenarios of the group
+	// Incidents get a fifth of it.
 	Faults  int
 	Seed    uint64
 	Workers int
-	// Progress is called from time to time. It may be nil.
+	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
+	// Enough, if set, ends the sweep early by returning true for the failures so far.
 	Enough func([]Failure) bool
 }
 
@@ -108,8 +107,8 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	return report, nil
 }
 
-// try runs a scenario with certain semantics of the cloud. A run with a fault is compared with a run without a fault
-// and with the same semantics. The latter run is compared with the run without semantics, which baseline returns.
+// try runs a scenario with certain cloud semantics. A run with a fault is compared with the run without it under the
+// same semantics. That run is compared with baseline, the run without semantics.
 func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
 	under := p.Under(h)
 	r := under.record(s.Seed)
@@ -128,8 +127,8 @@ func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check
 	}
 }
 
-// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs
-// from the result of the run without semantics.
+// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs from
+// the run without semantics.
 func (r *recording) failureAgainstBaseline(baseline Result) error {
 	if baseline.Err != nil {
 		return baseline.Err
@@ -140,8 +139,8 @@ func (r *recording) failureAgainstBaseline(baseline Result) error {
 	return r.scenario.Habits.checkInstanceCount(r, baseline)
 }
 
-// faultsOf returns the number of faults to try for a scenario. The number is small for scenarios of incidents, because
-// these runs take long and already contain a disturbance.
+// faultsOf returns the number of faults for a scenario. The number is small for incidents, because these runs are long
+// and already contain a disturbance.
 func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	if p.Group == Incidents {
 		return s.Faults / 5
@@ -149,13 +148,13 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	return s.Faults
 }
 
-// checkInstanceCount checks that late or wrong answers of the cloud do not cause additional instances, provided that
-// the users take the same actions.
+// checkInstanceCount checks that late or wrong responses of the cloud do not cause additional instances, if the users
+// take the same actions.
 //
-// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout would have
-// removed a machine with a broken instance, but the rollout is delayed. So this machine is replaced before the
-// rollout. In the second case, a user deletes the fleet as soon as its first instance exists. Because of the
-// delay, each machine of the fleet already has an instance at this time.
+// If the cloud rejects calls, there may be more instances in two cases. In the first one, a rollout is delayed, so a
+// machine with a broken instance is replaced before the rollout would have removed it. In the second one, a user
+// deletes the fleet as soon as its first instance exists. Because of the delay, all of its machines have an instance by
+// then.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
@@ -179,7 +178,7 @@ func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	return nil
 }
 
-// String returns the report as a table. If several semantics are combined, it shows only combinations with violations.
+// String returns the report as a table. Combinations of several semantics appear only with violations.
 func (r SemanticsReport) String() string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)

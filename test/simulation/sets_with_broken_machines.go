@@ -13,8 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setScenarios returns scenarios in which a set must make a decision about two machines at the same time, and one of
-// them is broken.
+// setScenarios returns scenarios in which a set must decide about two machines at once, and one of them is broken.
 func setScenarios() []Scenario {
 	solo := []Action{createSet("solo", 2, "a"), impatientSet("solo"), checkOf("100%", "solo")}
 	return []Scenario{
@@ -25,9 +24,8 @@ func setScenarios() []Scenario {
 	}
 }
 
-// replacesNextToUnhealthy returns actions that replace a machine of a standalone set. Either this machine or another
-// machine of the set is silent. Meanwhile, the replacement does not join, a budget blocks the replacement, or the set
-// is scaled down.
+// replacesNextToUnhealthy replaces a machine of a standalone set while it, or another machine of the set, is silent.
+// Meanwhile, the replacement does not join, a budget blocks it, or the set is scaled down.
 func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), silence(0), replaceUnready(r.IntN(2) == 0)}
 	if r.IntN(2) == 0 {
@@ -45,7 +43,6 @@ func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	return actions
 }
 
-// replaceUnready returns an action that replaces a machine. If silent is set, the kubelet of this machine is silent.
 func replaceUnready(silent bool) Action {
 	return Action{Name: fmt.Sprintf("replace a machine with a silent kubelet: %t", silent), Do: func(ctx context.Context,
 		w *World, c client.Client) error {
@@ -58,24 +55,20 @@ func replaceUnready(silent bool) Action {
 	}}
 }
 
-// noneSilent reports whether all kubelets report.
 func noneSilent(w *World) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.hung })
 }
 
-// impatientSet returns an action that shortens the join timeout for the machines of a set.
 func impatientSet(name string) Action {
 	return editSet(name, "give machines less time to join", func(set *v1beta1.MachineSet) {
 		set.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: impatience}
 	})
 }
 
-// scaleSet returns an action that changes the replicas of a standalone set.
 func scaleSet(name string, replicas int32) Action {
 	return editSet(name, "scale set "+name, func(set *v1beta1.MachineSet) { set.Spec.Replicas = &replicas })
 }
 
-// editSet returns an action in which a user changes a standalone set.
 func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	return Action{Name: what, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		set := &v1beta1.MachineSet{}
@@ -88,8 +81,8 @@ func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	}}
 }
 
-// scaleDownNextToPending returns actions that request one machine more than the quota allows. Then they withdraw this
-// request while one of the running machines has the delete mark.
+// scaleDownNextToPending requests one machine more than the quota allows. The request is withdrawn while one of the
+// running machines has the delete mark.
 func scaleDownNextToPending(r *rand.Rand) []Action {
 	prefer := annotateOne("mark a running machine", r.IntN(3), v1beta1.AnnotationDeleteMachine,
 		func(*World) string { return "" })
@@ -102,12 +95,11 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// mostInVain is the maximum number of machines for which the cloud may refuse an instance after the replicas were
-// lowered to the quota again. The number allows the pending machine, and a machine that replaced the pending one
-// before the change arrived.
+// mostInVain limits the machines for which the cloud refuses an instance after the replicas were lowered to the quota
+// again: the pending machine, and one that replaced it before the change arrived.
 const mostInVain = 2
 
-// mayFillRequests checks that the manager does not repeat a withdrawn request for a machine again and again.
+// mayFillRequests checks that the manager does not keep repeating a withdrawn request for a machine.
 func (o *oracle) mayFillRequests() {
 	if n := len(o.world.cloud.troubles.inVain); n > mostInVain {
 		o.breach("scale-down", "%d machines without quota were created after the scale-down, want at most %d", n, mostInVain)

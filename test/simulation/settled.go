@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Settled returns the differences between the fleet and its deployment. Settled compares each Node, each instance and
-// each number in a status. Settled returns "" if there is no difference.
+// Settled returns the differences between the fleet and its deployment, or "". Settled compares each Node, each
+// instance and each number in a status.
 func Settled(w *World) string {
 	if w.legacy != nil {
 		return w.legacy.missing()
@@ -105,17 +105,14 @@ func Settled(w *World) string {
 	return strings.Join(append(missing, w.disruptionMissing(fleets)...), "; ")
 }
 
-// askedFleet is the spec of a deployment, or of a standalone set.
 type askedFleet struct {
-	deployment *v1beta1.MachineDeployment
-	sets       []*v1beta1.MachineSet
-	wanted     int
-	template   *v1beta1.MachineTemplateSpec
-	// anyRevision is true if users decide when the machines get the revision of the template.
+	deployment  *v1beta1.MachineDeployment
+	sets        []*v1beta1.MachineSet
+	wanted      int
+	template    *v1beta1.MachineTemplateSpec
 	anyRevision bool
 }
 
-// fleets returns the fleets that users have specified, and the number of sets whose deployments no longer exist.
 func (w *World) fleets() (fleets []*askedFleet, left int) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
@@ -141,7 +138,6 @@ func (w *World) fleets() (fleets []*askedFleet, left int) {
 	return fleets, left
 }
 
-// fleetOf returns the fleet to which an owner of machines belongs, or nil if it belongs to none.
 func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	for _, f := range fleets {
 		if owner != nil && slices.ContainsFunc(f.sets, func(s *v1beta1.MachineSet) bool { return s.UID == owner.UID }) {
@@ -151,7 +147,6 @@ func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	return nil
 }
 
-// upToDate reports whether a condition of the machine says that its instance matches the spec.
 func upToDate(m *v1beta1.Machine) bool {
 	c := findCondition(m, v1beta1.ConditionUpToDate)
 	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation

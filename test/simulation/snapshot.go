@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Clone returns a copy of a world between two steps, including the memory of its processes. The copy makes other
-// choices than the original. The oracle of the copy does not check what happened before the copy was made.
+// Clone returns a copy of a world between two steps, with the memory of its processes. The copy makes other choices.
+// Its oracle does not check what happened before.
 func (w *World) Clone(seed uint64) (*World, error) {
 	f, err := w.snapshot()
 	if err != nil {
@@ -24,7 +24,6 @@ func (w *World) Clone(seed uint64) (*World, error) {
 	return f, nil
 }
 
-// snapshot returns a copy of a world between two steps. The copy makes the same choices as the original.
 func (w *World) snapshot() (*World, error) {
 	f := &World{}
 	*f = *w
@@ -52,7 +51,6 @@ func (w *World) snapshot() (*World, error) {
 	return f, err
 }
 
-// clone returns a copy of the oracle for a copy of its world.
 func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines = w, maps.Clone(o.machines)

@@ -12,8 +12,7 @@ import (
 
 // Recording selects the runs in which the states of Machines are recorded.
 type Recording struct {
-	// Seeds is the number of random runs for each scenario. In addition, each scenario runs once with each element of
-	// Habits.
+	// Seeds is the number of random runs for each scenario. Each scenario also runs once with each element of Habits.
 	Seeds   int
 	Habits  []Habits
 	Seed    uint64
@@ -49,7 +48,6 @@ func (r Recording) Run(scenarios []Scenario, scheme *runtime.Scheme) (machinesta
 	return states, failed
 }
 
-// statesOf returns the states in the runs of a scenario. It ignores runs that fail.
 func (r Recording) statesOf(s Scenario, scheme *runtime.Scheme) (machinestates.States, error) {
 	states := machinestates.States{}
 	p, err := s.Prepare(scheme)

@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// The builders in unit tests take their states from this table, so the table must contain every state that is stored.
+// Unit tests take their states from this table, so it must contain every stored state.
 func TestStoredStatesAreInTable(t *testing.T) {
 	t.Parallel()
 	states, err := Recording{Seeds: 1, Seed: 1, Workers: 2}.Run(Scenarios(), Scheme())

@@ -13,15 +13,14 @@ import (
 // Sweep runs scenarios with random faults.
 type Sweep struct {
 	Scenarios []Scenario
-	// Runs is the total number of runs for all scenarios. Seed is the seed of the first run. Each further run has the next
-	// seed.
+	// Runs is the total number of runs for all scenarios. They have consecutive seeds, beginning with Seed.
 	Runs int
 	Seed uint64
-	// Workers is the number of runs that are executed concurrently. Each run uses one thread.
+	// Workers is the number of concurrent runs. Each run uses one thread.
 	Workers int
-	// Progress is called from time to time. It may be nil.
+	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
+	// Enough, if set, ends the sweep early by returning true for the failures so far.
 	Enough func([]Failure) bool
 }
 
@@ -29,13 +28,12 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	// Habits are the semantics that the cloud had.
+	// Habits are the semantics of the cloud.
 	Habits Habits
-	// Undisturbed is true if the run had no faults. In this case, Plan is empty. Plan is also empty for a run with random
-	// faults.
+	// Undisturbed means that the run had no faults. Plan is then empty, as for a run with random faults.
 	Undisturbed bool
 	Plan        Plan
-	// Corruption is the change of a field in this run, or nil if no field was changed.
+	// Corruption is the change of a field in this run, or nil.
 	Corruption *Corruption
 	Err        error
 }
@@ -99,7 +97,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 	return report, nil
 }
 
-// MarshalJSON returns the failure as an object whose values are strings. One of them is a command that repeats the run.
+// MarshalJSON returns the failure as an object of strings, one of which is a command that repeats the run.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
 		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(),
@@ -107,7 +105,6 @@ func (f Failure) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// repeat returns a command that repeats the failed run.
 func (f Failure) repeat() string {
 	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
 	if len(f.Habits) > 0 {

@@ -27,7 +27,6 @@ func wayOutScenarios() []Scenario {
 	}
 }
 
-// createsNone reports whether there is a set that must not replace machines after an administrator deletes them.
 func createsNone(w *World) bool {
 	sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
 	return slices.ContainsFunc(sets, func(o client.Object) bool {
@@ -36,7 +35,6 @@ func createsNone(w *World) bool {
 	})
 }
 
-// stuck returns a machine whose class does not exist, or nil if there is none.
 func stuck(w *World) *v1beta1.Machine {
 	machines := w.machines()
 	i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {
@@ -49,13 +47,11 @@ func stuck(w *World) *v1beta1.Machine {
 	return machines[i]
 }
 
-// patchCommand matches a command that `machinist why` prints. This command changes the class in the template of a
-// deployment.
 var patchCommand = regexp.MustCompile(
 	`kubectl patch machinedeployments\.machinist\.dev (\S+) -n (\S+) --type=merge -p '([^']+)'`)
 
-// nameOtherClass returns an action that runs a command that `machinist why` prints for a machine with an unknown
-// provider. The action inserts the name of a class into this command.
+// nameOtherClass returns an action that runs the command of `machinist why` for a machine with an unknown provider,
+// with another class.
 func nameOtherClass(class string) Action {
 	return Action{Name: "set class " + class + " with the command of machinist why", Do: func(ctx context.Context,
 		w *World, c client.Client) error {

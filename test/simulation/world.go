@@ -1,9 +1,9 @@
-// Package simulation runs the controllers in a deterministic world. The world has one thread, one seed, API servers, a
-// cloud, kubelets and its own clock. The world runs the production reconcilers without changes. Random choices decide
-// which actor acts next, how late each cache is, what fails, and when a process crashes.
+// Package simulation runs the controllers in a deterministic world with one thread, one seed, API servers, a cloud,
+// kubelets and its own clock. The world runs the unchanged production reconcilers. Random choices decide which actor
+// acts next, how late each cache is, what fails, and when a process crashes.
 //
-// A pass of a reconciler is not atomic. Before each of its effects, other actors may act. A key is reconciled only
-// after an event, after its own requeue, or after a restart of the process. So the simulation finds missing triggers.
+// A reconciliation is not atomic. Other actors may act before each of its effects. A key is reconciled only after an
+// event, after its own requeue, or after a restart of the process. So the simulation finds missing triggers.
 package simulation
 
 import (
@@ -26,42 +26,31 @@ import (
 
 // World is the complete state of a run.
 type World struct {
-	scheme *runtime.Scheme
-	clock  *clock
-	// control and target are the API servers of the two clusters.
+	scheme          *runtime.Scheme
+	clock           *clock
 	control, target *apiserver.Server
 	cloud           *Cloud
 	processes       []*Process
 	frames          []*frame
 
-	// source is the source of random.
-	source *rand.PCG
-	random *rand.Rand
-	faults Faults
-	// laziness makes some caches later than other caches.
-	laziness map[string]int
-	// script contains the remaining actions of users, in their order.
-	script []Action
-	// autoscaler imitates a cluster-autoscaler. autoscaler is nil if the world has no autoscaler.
+	source     *rand.PCG
+	random     *rand.Rand
+	faults     Faults
+	laziness   map[string]int
+	script     []Action
 	autoscaler *autoscaler
 	safety     safetyState
-	// legacy is another system with a fleet, or nil if there is none.
-	legacy *legacy
-	// outside describes problems outside of the processes, for scenarios of incidents.
-	outside outside
-	// apps contains the workloads on the nodes. volumes contains their attached volumes. volumes is nil if the workloads
-	// have no volumes.
+	legacy     *legacy
+	outside    outside
+	// apps contains the workloads on the nodes. volumes contains their attached volumes, or is nil.
 	apps    []app
 	volumes *controllermanager.Volumes
 
-	oracle  oracle
-	secrets *secrets
-	// agentFailures is the number of failures of agents on nodes so far.
+	oracle        oracle
+	secrets       *secrets
 	agentFailures int
 
-	// broken is the number of instances that broke although the script did not request it.
-	broken int
-	// machinesMade is the total number of machines that were created.
+	broken       int
 	machinesMade int
 
 	effects int
@@ -69,32 +58,24 @@ type World struct {
 	steps   int
 	names   int
 	lives   int
-	// deposed is the number of times that a process got a successor while it was still running.
-	deposed int
-	// stepsAtFault is the number of steps at the time of the last disturbance. stepsWhenSettled is the number of steps at
-	// the time when the world settled.
+	// deposed counts how often a process got a successor while it was still running.
+	deposed                        int
 	stepsAtFault, stepsWhenSettled int
-	// lastAction is the time of the last action of a user.
-	lastAction time.Time
-	// lastFault is the time of the last fault.
-	lastFault time.Time
-	// behind is the total time for which caches have been late so far.
-	behind time.Duration
-	// disturbed is the time at which an outside actor last acted or something last failed.
-	disturbed time.Time
-	// path is a hash of all choices. The hash is used to compare two runs.
+	lastAction                     time.Time
+	lastFault                      time.Time
+	behind                         time.Duration
+	disturbed                      time.Time
+	// path is a hash of all choices, to compare two runs.
 	path uint64
-	// story, if not nil, gets each line of what happens.
+	// story, if not nil, receives a line for each event.
 	story func(string)
-	// planned is true if a plan determines the faults. Otherwise they are random.
-	planned bool
-	// corrupted is the corruption of this run, or nil if no field was changed.
+	// planned means that a plan determines the faults. Otherwise, they are random.
+	planned   bool
 	corrupted *corrupted
-	// election is the current election after the Lease of a process was changed, or nil if there is no election.
-	election *election
+	election  *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
-	// between, if not nil, is called between two steps while no pass is running.
+	// between, if not nil, is called between two steps while no reconciliation is in progress.
 	between func()
 }
 
@@ -102,8 +83,7 @@ type World struct {
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After reports whether the action may start. The function is called after Wait has passed. If After is nil, the
-	// action may start after Wait.
+	// After, if set, delays the action until it returns true. After is called only when Wait has passed.
 	After func(w *World) bool
 	// Wait is the minimum time after the previous action.
 	Wait time.Duration
@@ -118,10 +98,9 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// epoch is the time at which each world starts.
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// New returns an empty world, in which the manager and the provider are running.
+// New returns an empty world with a running manager and provider.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
@@ -147,15 +126,12 @@ func (w *World) startAll() error {
 	return nil
 }
 
-// hand returns a client with which a user or a test acts.
 func (w *World) hand(s *apiserver.Server) client.Client { return s.Client(person) }
 
-// person is the actor name of all users.
 const person = "person"
 
 func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
 
-// logf adds a line to the story of the run.
 func (w *World) logf(format string, args ...any) {
 	if w.story != nil {
 		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "",
@@ -163,14 +139,13 @@ func (w *World) logf(format string, args ...any) {
 	}
 }
 
-// choice is a step that may happen next.
 type choice struct {
 	name string
 	do   func() error
 }
 
-// step carries out one of the possible choices. step returns false if there is none. nested is true if a pass is
-// running. If nested is set, no time passes, and controllers that already wait for an answer do not run.
+// step carries out one of the possible choices, or returns false if there is none. nested means that a reconciliation
+// is in progress. Then no time passes, and controllers that wait for a response do not run.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
@@ -280,7 +255,6 @@ func (w *World) show(p *Process, v *view) error {
 	return v.advance()
 }
 
-// busy reports whether a pass of the controller is running and waits for an answer.
 func (w *World) busy(c *controller) bool {
 	for _, f := range w.frames {
 		if f.controller == c {
@@ -290,7 +264,6 @@ func (w *World) busy(c *controller) bool {
 	return false
 }
 
-// interleave lets other actors act before the request of a pass arrives.
 func (w *World) interleave() {
 	if len(w.frames) > 2 || w.random.IntN(4) > 0 {
 		return
@@ -305,7 +278,6 @@ func (w *World) interleave() {
 	}
 }
 
-// doNext carries out the next action of the script, and returns errors of the API server.
 func (w *World) doNext() error {
 	action := w.script[0]
 	w.script = w.script[1:]
@@ -319,7 +291,6 @@ func (w *World) doNext() error {
 	return err
 }
 
-// restart starts a process again. Its first lists may be late.
 func (w *World) restart(dead *Process) error {
 	w.logf("%s starts again", dead.name)
 	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
@@ -334,8 +305,7 @@ func (w *World) restart(dead *Process) error {
 	return nil
 }
 
-// lateness returns a function for the start of a process after the given one has ended. This function returns the
-// number of changes that are missing in a first list.
+// lateness returns a function for the successor of a dead process and returns how many changes a first list lacks.
 func (w *World) lateness(dead *Process) func() int {
 	return func() int {
 		if dead.rewind > 0 {
@@ -348,7 +318,6 @@ func (w *World) lateness(dead *Process) func() int {
 	}
 }
 
-// pass lets time pass.
 func (w *World) pass(d time.Duration) {
 	w.clock.at = w.clock.at.Add(d)
 	w.cloud.elapse(w)
@@ -372,7 +341,6 @@ func (w *World) pass(d time.Duration) {
 	}
 }
 
-// fallBehind lets time pass although some caches are late.
 func (w *World) fallBehind() error {
 	d := time.Duration(1+w.random.IntN(15)) * time.Second
 	if at, waits := w.next(); waits {
@@ -384,13 +352,12 @@ func (w *World) fallBehind() error {
 	return nil
 }
 
-// longestBehind is the maximum total time for which caches are late in one run.
+// longestBehind limits the total time for which caches are late in one run.
 const longestBehind = time.Minute
 
-// bookmarks is the time without events after which the API server sends a bookmark on a watch.
+// bookmarks is how long the API server sends no events on a watch before it sends a bookmark.
 const bookmarks = time.Minute
 
-// next returns the time at which the next step is due.
 func (w *World) next() (at time.Time, any bool) {
 	consider := func(t time.Time, ok bool) {
 		if ok && (!any || t.Before(at)) {

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// onePerGroup returns the first scenario of each group. These scenarios are used in tests of the simulator itself. This
-// is sufficient, because the scenarios of a group have the same actors, and bugs of the simulator are usually in the
-// actors.
+// onePerGroup returns the first scenario of each group, for tests of the simulator itself. The scenarios of a group
+// have the same actors, and bugs of the simulator are usually in the actors.
 func onePerGroup() []Scenario {
 	seen := map[Group]bool{}
 	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -38,15 +37,12 @@ func TestSeedDeterminesRun(t *testing.T) {
 	}
 }
 
-// storyOf returns the story of a run.
 func storyOf(p *Prepared, seed uint64) string {
 	var story strings.Builder
 	p.Run(seed, nil, func(line string) { story.WriteString(line + "\n") })
 	return story.String()
 }
 
-// difference compares two stories. The result contains the lines before the first difference, and both lines with the
-// difference.
 func difference(a, b string) string {
 	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range first {
@@ -58,8 +54,8 @@ func difference(a, b string) string {
 	return "the second story is longer"
 }
 
-// A world and its clone must continue in exactly the same way. The test shows that the clone contains the complete
-// state, including the memory of the processes.
+// A clone must contain the complete state of a world, including the memory of the processes. So both must continue in
+// exactly the same way.
 func TestCloneContinuesLikeOrigin(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -91,7 +87,7 @@ func TestCloneContinuesLikeOrigin(t *testing.T) {
 				}
 				again.script = append(again.script, w.script...)
 				w.random, w.path, w.steps, w.effects = again.random, 0, 0, 0
-				w.disturbed, w.lastAction = w.clock.at, w.clock.at // Clone resets these too.
+				w.disturbed, w.lastAction = w.clock.at, w.clock.at // Clone resets these fields too.
 				var origin, copied strings.Builder
 				w.story = func(line string) { origin.WriteString(line + "\n") }
 				clone.story = func(line string) { copied.WriteString(line + "\n") }

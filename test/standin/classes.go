@@ -11,8 +11,6 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// class reconciles a class of the old system: it adds finalizers to the class and its Secrets, and deletes
-// orphans.
 func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 	if c.GetDeletionTimestamp() != nil {
 		return nil
@@ -34,7 +32,6 @@ func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 	return p.deleteOrphans(ctx)
 }
 
-// deleteOrphans deletes each instance that has the role tag, if no Machine has the instance's name.
 func (p *pass) deleteOrphans(ctx context.Context) error {
 	names := map[string]bool{}
 	for _, m := range p.objects[machines] {
@@ -51,8 +48,6 @@ func (p *pass) deleteOrphans(ctx context.Context) error {
 	return nil
 }
 
-// description returns the description of the instance that a Machine needs. If the group has classes, the description
-// is in the Machine's class.
 func (p *pass) description(m *unstructured.Unstructured) map[string]any {
 	from := m
 	if name, _, _ := unstructured.NestedString(m.Object, p.className...); len(p.className) > 0 {

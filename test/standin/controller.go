@@ -19,32 +19,27 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// controller serves the objects of one group.
 type controller struct {
 	Options
 	group
-	kube client.Client
-	// leases is the client for Leases. identity is the name of the process in the Leases.
+	kube     client.Client
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// The mutex leading is locked while the controller leads. Therefore, after the controller has lost a Lease, another
-	// pass can begin only when the last pass has ended.
+	// leading is locked while the controller leads. After the controller has lost a Lease, another pass can begin only
+	// when the last one has ended.
 	leading sync.Mutex
 }
 
-// A pass reconciles each object once. It contains the state of the objects at its beginning.
+// A pass reconciles each object once, from the state at its beginning.
 type pass struct {
 	*controller
-	objects map[string][]*unstructured.Unstructured // by kind
-	// instances contains the instances by the UID of their Machine. nodes contains the Nodes by name.
-	instances map[types.UID]*simcloud.Instance
-	nodes     map[string]*corev1.Node
-	// changes is the number of changes to the cluster and the cloud. pending is the number of objects that wait for
-	// something.
+	objects          map[string][]*unstructured.Unstructured // by kind
+	instances        map[types.UID]*simcloud.Instance
+	nodes            map[string]*corev1.Node
 	changes, pending int
 }
 
-// lead runs one pass after the other until ctx is done. When nothing is left to do, it logs "settled".
+// lead runs passes until ctx is done. When nothing is left to do, it logs "settled".
 func (c *controller) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
@@ -66,7 +61,6 @@ func (c *controller) lead(ctx context.Context) {
 	}
 }
 
-// run reads all objects, and then reconciles each of them once.
 func (p *pass) run(ctx context.Context) error {
 	if err := p.read(ctx); err != nil {
 		return err
@@ -122,7 +116,6 @@ func (c *controller) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: c.Group, Version: c.version, Kind: kind}
 }
 
-// change sends a single write to the cluster or the cloud, and logs the write and its result.
 func (p *pass) change(verb, kind, name string, do func() error) error {
 	p.changes++
 	err := do()
@@ -134,14 +127,12 @@ func (p *pass) change(verb, kind, name string, do func() error) error {
 	return nil
 }
 
-// create creates an object of the group.
 func (p *pass) create(ctx context.Context, object *unstructured.Unstructured) error {
 	return p.change("create", object.GetKind(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"), func() error {
 		return p.kube.Create(ctx, object)
 	})
 }
 
-// update calls edit, and then writes the object if edit has changed it.
 func (p *pass) update(ctx context.Context, object client.Object, edit func()) error {
 	before := object.DeepCopyObject().(client.Object)
 	edit()
@@ -149,7 +140,6 @@ func (p *pass) update(ctx context.Context, object client.Object, edit func()) er
 	return p.patch("update", object, before, func() error { return p.kube.Patch(ctx, object, patch) })
 }
 
-// setStatus sets fields of the status, and writes the status if it changed.
 func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured, fields map[string]any) error {
 	before := object.DeepCopyObject().(client.Object)
 	for name, value := range fields {
@@ -166,7 +156,6 @@ func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured,
 	})
 }
 
-// patch calls do if the object differs from its earlier state.
 func (p *pass) patch(verb string, object, before client.Object, do func() error) error {
 	difference, err := client.MergeFrom(before).Data(object)
 	if err != nil || string(difference) == "{}" {
@@ -179,7 +168,6 @@ func (p *pass) patch(verb string, object, before client.Object, do func() error)
 	return p.change(verb, kind.Kind, object.GetName(), do)
 }
 
-// remove deletes an object, unless it is already being deleted.
 func (p *pass) remove(ctx context.Context, kind string, object client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil

@@ -1,9 +1,8 @@
-// Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. It
-// reconciles the objects of one API group with instances of the simulated cloud. It marks objects, Nodes and instances
-// in the same way as the real controllers. A test can stop and restart the stand-in, to find out what an old controller
-// would do to the fleet.
+// Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. The package
+// reconciles the objects of one API group with instances of the simulated cloud, and marks objects, Nodes and instances
+// like the real controllers. A test can stop and restart it, to find out what an old controller would do to the fleet.
 //
-// It has no state of its own, and reads everything from the cluster and the cloud in each pass.
+// The stand-in has no state of its own. The package reads everything from the cluster and the cloud again and again.
 package standin
 
 import (
@@ -14,7 +13,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The kinds have the same names in all groups.
 const (
 	classes     = "MachineClass"
 	deployments = "MachineDeployment"
@@ -22,33 +20,24 @@ const (
 	machines    = "Machine"
 )
 
-// group describes one old system.
 type group struct {
 	version string
-	// parents contains the kinds of the objects that own or describe Machines, beginning with the top-level owner.
-	parents []string
-	// parentFinalizer is a finalizer of the parents. revision is an annotation of deployments. Each may be empty.
+	// parents contains the kinds that own or describe Machines, beginning with the top-level owner.
+	parents                   []string
 	parentFinalizer, revision string
-	// finalizers are the finalizers of Machines. nodeFinalizer is the finalizer of their Nodes. Each may be empty.
-	finalizers    []string
-	nodeFinalizer string
-	// className is the path of the field in a Machine that contains the name of the class. It is nil if the group has no
-	// classes.
-	className []string
-	// instance is the path of the instance's description in a class, or in a Machine if the group has no classes. nodeMeta
+	finalizers                []string
+	nodeFinalizer             string
+	className                 []string
+	// instance is the path of the instance's description in a class, or in a Machine if there are no classes. nodeMeta
 	// and taints are the paths in a Machine of the metadata and taints for the Node.
 	instance, nodeMeta, taints []string
-	// noStatusSubresource is set if the kinds of the group have no status subresource.
-	noStatusSubresource bool
-	// identify stores the identity of the instance in the Machine. It may be nil.
+	noStatusSubresource        bool
+	// identify, if set, stores the identity of the instance in the Machine.
 	identify func(machine *unstructured.Unstructured, in *simcloud.Instance)
-	// status returns the status that a Machine has when its Node is ready.
-	status func(node *corev1.Node) map[string]any
-	// mark sets the labels or annotations that mark a Node as the Node of a Machine.
-	mark func(machine *unstructured.Unstructured, node *corev1.Node)
+	status   func(node *corev1.Node) map[string]any
+	mark     func(machine *unstructured.Unstructured, node *corev1.Node)
 }
 
-// groups contains the systems by API group.
 var groups = map[string]group{
 	provider.SourceMachineK8s:  firstKubermatic,
 	provider.SourceMachinesK8s: firstKubermatic,

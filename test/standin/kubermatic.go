@@ -6,13 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kubermaticOwner is a label on Nodes with the UID of their Machine.
 const kubermaticOwner = "machine-controller/owned-by"
 
 var kubermaticFinalizers = []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
 
-// firstKubermatic is the first version of Kubermatic's machine-controller. It has only Machines. When a Machine is
-// deleted, the garbage collector deletes its Node.
+// firstKubermatic is the first version of Kubermatic's machine-controller. This version has only Machines, and the
+// garbage collector deletes the Node of a deleted Machine.
 var firstKubermatic = group{
 	version:             "v1alpha1",
 	finalizers:          kubermaticFinalizers,
@@ -33,7 +32,7 @@ var firstKubermatic = group{
 	},
 }
 
-// kubermatic is the version that uses the early Cluster API. The garbage collector deletes the dependents of a set or
+// kubermatic is the version with the early Cluster API. The garbage collector deletes the dependents of a set or
 // deployment, and then the owner.
 var kubermatic = group{
 	version:         "v1alpha1",

@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// machine reconciles a Machine: it creates the instance and marks the Node. All three have the same name.
 func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error {
 	if m.GetDeletionTimestamp() != nil {
 		return p.deleteMachine(ctx, m)

@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// openshift is the machine-api-operator of OpenShift. When a set is deleted, the garbage collector deletes its
-// Machines.
+// openshift is the machine-api-operator of OpenShift. The garbage collector deletes the Machines of a deleted set.
 var openshift = group{
 	version:    "v1beta1",
 	parents:    []string{sets},

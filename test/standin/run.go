@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// period is the time between two passes, and between two checks of the workload.
 const period = 500 * time.Millisecond
 
 // Options are the options of a stand-in.
@@ -27,12 +26,12 @@ type Options struct {
 	Group   string
 	Cluster *rest.Config
 	Cloud   *simcloud.Client
-	// Namespace is the namespace of the objects. It is empty for cluster-wide objects.
+	// Namespace is the namespace of the objects. Namespace is empty for cluster-wide objects.
 	Namespace string
 	// UserData is the user data of the instances.
 	UserData []byte
-	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is the time
-	// that another process must wait after the last renewal of a Lease.
+	// Leases are the names of the old system's Leases in the namespace of the workload. LeaseDuration is how long
+	// another process must wait after the last renewal.
 	Leases        []string
 	LeaseDuration time.Duration
 	// Workload is the Deployment of the old controller. While the Deployment has no replicas, the stand-in does nothing.
@@ -41,7 +40,7 @@ type Options struct {
 }
 
 // Run runs a stand-in until ctx is done. Like a pod, it starts again after it has lost a Lease, or after its Deployment
-// has been scaled up.
+// was scaled up.
 func Run(ctx context.Context, o Options) error {
 	g, known := groups[o.Group]
 	if !known {
@@ -80,8 +79,8 @@ func (c *controller) runPod(ctx context.Context) {
 	c.acquire(ctx, cancel, c.Leases)
 }
 
-// hasReplicas reports whether the Deployment exists and has replicas. If the Deployment cannot be read, hasReplicas
-// returns true, because the pod of a real controller would continue to run.
+// hasReplicas reports whether the Deployment has replicas. If it cannot be read, the result is true, because the pod of
+// a real controller would continue to run.
 func (c *controller) hasReplicas(ctx context.Context) bool {
 	workload := &appsv1.Deployment{}
 	err := c.kube.Get(ctx, c.Workload, workload)
@@ -91,7 +90,6 @@ func (c *controller) hasReplicas(ctx context.Context) bool {
 	return *workload.Spec.Replicas > 0
 }
 
-// pause waits for the next pass. It returns false if ctx is done.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(period):

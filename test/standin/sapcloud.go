@@ -10,7 +10,6 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// sapcloudFinalizer is the finalizer of all objects of the group, and of the Secrets of its classes.
 const sapcloudFinalizer = "machine.sapcloud.io/machine-controller-manager"
 
 // sapcloud is the machine-controller-manager of Gardener, including the controller of the provider.

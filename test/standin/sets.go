@@ -12,11 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// templateHash is a label of sets. A deployment uses it to find the set for its template.
 const templateHash = "machine-template-hash"
 
-// deployment reconciles a deployment: the set for the current template gets all replicas. All other sets are scaled to
-// 0 at once.
+// deployment gives the set for the current template all replicas, and scales all other sets to 0 at once.
 func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
 	if d.GetDeletionTimestamp() != nil {
 		return p.deleteParent(ctx, d, sets)
@@ -52,7 +50,6 @@ func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) err
 		"updatedReplicas": ready, "readyReplicas": ready, "availableReplicas": ready})
 }
 
-// addMetadata adds the finalizer and annotation of the old controller to a deployment or set.
 func (p *pass) addMetadata(o *unstructured.Unstructured) {
 	if p.parentFinalizer != "" {
 		controllerutil.AddFinalizer(o, p.parentFinalizer)
@@ -77,7 +74,6 @@ func (p *pass) newSet(d *unstructured.Unstructured, template map[string]any, has
 	return set
 }
 
-// set reconciles a set: it creates missing machines and deletes surplus ones.
 func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 	if s.GetDeletionTimestamp() != nil {
 		return p.deleteParent(ctx, s, machines)
@@ -109,7 +105,7 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 }
 
 // deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs
-// to the garbage collector, deleteParent does nothing, because the garbage collector does all of this.
+// to the garbage collector, deleteParent leaves all of this to it.
 func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil
@@ -138,7 +134,6 @@ func (p *pass) newMachine(s *unstructured.Unstructured) *unstructured.Unstructur
 	return m
 }
 
-// child returns a new object whose controller is parent.
 func (p *pass) child(kind string, parent *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(p.kind(kind))
@@ -147,7 +142,6 @@ func (p *pass) child(kind string, parent *unstructured.Unstructured) *unstructur
 	return o
 }
 
-// owned returns those objects of a kind whose controller is parent.
 func (p *pass) owned(kind string, parent *unstructured.Unstructured) (all []*unstructured.Unstructured) {
 	for _, o := range p.objects[kind] {
 		if metav1.IsControlledBy(o, parent) {

@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/cli/ui"
 )
 
-// Although the browser has the cookie of the view, a page of another site must not be able to read or change anything
-// with this cookie.
+// Although the browser has the cookie of the view, a page of another site must not be able to use it to read or change
+// anything.
 func TestOtherSiteHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("private", 3)
@@ -51,7 +51,7 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 			}
 		}
 	}
-	// The page must not be able to show the view in a frame or to send a form to the view.
+	// The page must not be able to show the view in a frame, or to send a form to it.
 	get[bool](b, fmt.Sprintf(`new Promise(done => { const f = document.createElement("iframe"); f.onload = () => done(true); f.src = %q; document.body.append(f); })`, s.url("/machines")))
 	if got := get[string](b, `(() => { try { return frames[0].document.body.textContent; } catch { return "no access"; } })()`); strings.Contains(got, "web-abcde") {
 		t.Errorf("a frame in a page of another site: got %q, want no access", got)
@@ -63,8 +63,8 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	}
 }
 
-// In the browser, machinist ui opens a file that redirects to the link. In this way, the link is not in the arguments
-// of a process. The browser therefore treats the first request as a request from another site.
+// machinist ui opens a file that redirects to the link, so that the link is not in the arguments of a process. To the
+// browser, the first request therefore comes from another site.
 func TestLinkOpensFromFile(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("file", 3)
@@ -82,8 +82,8 @@ func TestLinkOpensFromFile(t *testing.T) {
 	b.awaitText("web-abcde-00000")
 }
 
-// In a DNS rebinding attack, the attacker's host name resolves to loopback. If the browser opens the view under this
-// name, the attacker's pages have the same origin as the view.
+// In a DNS rebinding attack, the attacker's host name resolves to loopback. A view under this name would share the
+// origin of the attacker's pages.
 func TestReboundHostNameHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("rebinding", 3)
@@ -129,13 +129,12 @@ func TestUserOfOneNamespaceSeesOnlyThisNamespace(t *testing.T) {
 	b.awaitText("the cloud was slow")
 	b.open("/machines/theirs/web-abcde-00000")
 	b.awaitText("does not exist in namespace theirs")
-	// A plan does not change anything, but its dry run requires the permission to change the deployment.
+	// A plan changes nothing, but its dry run requires the permission to change the deployment.
 	b.open("/plan")
 	get[bool](b, `(document.getElementById("manifest").value = "{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: web}, spec: {replicas: 9}}", document.forms[0].requestSubmit(), true)`)
 	b.awaitText("you do not have the permission")
 }
 
-// uid returns the UID of a machine.
 func (p *staticCluster) uid(namespace, name string) types.UID {
 	p.t.Helper()
 	m := &v1beta1.Machine{}

@@ -21,25 +21,22 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a browser tab in a separate session, without the cookies of other tests.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	server *served
 
-	mu sync.Mutex
-	// requested contains the URLs of all requests. errors contains the errors of scripts.
+	mu                sync.Mutex
 	requested, errors []string
 }
 
-// newTab opens a tab. When the test ends, it fails if the browser sent a request to another machine or if a script
-// failed.
+// newTab opens a tab. The test fails at its end if the browser sent a request to another host, or if a script failed.
 func newTab(t *testing.T, s *served) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	b := &tab{t: t, ctx: ctx, server: s}
-	// If the context of the first call is done, chromedp closes the tab. So this call must not have a timeout.
+	// chromedp closes the tab when the context of the first call is done, so this call must not have a timeout.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +69,6 @@ func newTab(t *testing.T, s *served) *tab {
 	return b
 }
 
-// enter opens a tab, logs in and opens a page.
 func enter(t *testing.T, s *served, path string) *tab {
 	t.Helper()
 	b := newTab(t, s)
@@ -81,20 +77,17 @@ func enter(t *testing.T, s *served, path string) *tab {
 	return b
 }
 
-// login opens a link that machinist ui printed.
 func (b *tab) login() {
 	b.t.Helper()
 	b.openLink(b.server.link())
 }
 
-// openLink opens an address that redirects to the view in one or more steps.
 func (b *tab) openLink(address string) {
 	b.t.Helper()
 	b.goTo(address)
 	b.await(`document.querySelector("main") !== null`)
 }
 
-// do runs actions in the page.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -104,19 +97,16 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open opens a path of the view.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.server.url(path)), chromedp.WaitReady("main"))
 }
 
-// goTo navigates to any URL.
 func (b *tab) goTo(address string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(address), chromedp.WaitReady("body"))
 }
 
-// content returns the URL and the text of the page for messages.
 func (b *tab) content() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
@@ -128,7 +118,7 @@ func (b *tab) content() string {
 	return text
 }
 
-// await waits until a JavaScript expression returns true. It evaluates the expression after each change of the page.
+// await waits until a JavaScript expression is true and evaluates the expression after each change of the page.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -144,7 +134,7 @@ func (b *tab) await(expression string) {
 	for {
 		_, err := chromedp.Run(ctx, watch)
 		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "navigated") {
-			continue // The expression may be true for the next page.
+			continue // The expression may be true on the next page.
 		}
 		if err != nil {
 			b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.content())
@@ -153,13 +143,11 @@ func (b *tab) await(expression string) {
 	}
 }
 
-// awaitText waits until the main part of the page contains a text.
 func (b *tab) awaitText(text string) {
 	b.t.Helper()
 	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(text) + ")")
 }
 
-// get evaluates a JavaScript expression. If the result is a promise, get waits until the promise is settled.
 func get[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -171,7 +159,6 @@ func get[T any](b *tab, expression string) T {
 	return value
 }
 
-// call sends a command for the tab to the browser.
 func call[P, R any](b *tab, command cdp.Command[P, R], parameters P) R {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -188,7 +175,6 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// count returns the number of requests for a path.
 func (b *tab) count(path string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,28 +186,25 @@ func (b *tab) count(path string) (n int) {
 	return n
 }
 
-// scheme sets the color scheme, light or dark.
 func (b *tab) scheme(name string) {
 	b.t.Helper()
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
-// withoutScript disables all scripts.
 func (b *tab) withoutScript() {
 	b.t.Helper()
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// withoutOurScript blocks the scripts of the view, so that only its links and forms work. Unlike withoutScript, it
-// does not block the scripts of the test.
+// withoutOurScript blocks the scripts of the view, so that only its links and forms work. The scripts of the test still
+// run.
 func (b *tab) withoutOurScript() {
 	b.t.Helper()
 	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{
 		{URLPattern: "http://*:*/assets/*.js", Block: true}}})
 }
 
-// picture saves a screenshot of the page. format is an image format that the browser supports.
 func (b *tab) picture(folder, name, format string) {
 	b.t.Helper()
 	quality := int64(82)
@@ -232,7 +215,6 @@ func (b *tab) picture(folder, name, format string) {
 	}
 }
 
-// checkAccessibility fails the test if axe-core finds accessibility problems in the page.
 func (b *tab) checkAccessibility() {
 	b.t.Helper()
 	get[chromedp.Void](b, string(axe))

@@ -19,7 +19,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleet is the example fleet in a separate namespace.
 type fleet struct {
 	t         *testing.T
 	api       client.WithWatch
@@ -39,7 +38,6 @@ func newNamespace(t *testing.T) *fleet {
 	return &fleet{t: t, api: api, namespace: ns.Name}
 }
 
-// newFleet creates a fleet of n machines and waits until they are available.
 func newFleet(t *testing.T, n int32) *fleet {
 	t.Helper()
 	f := newNamespace(t)
@@ -60,7 +58,7 @@ func newFleet(t *testing.T, n int32) *fleet {
 		f.create(o)
 	}
 	f.await("an available fleet", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
-	// The test does not have to delete the fleet, because the whole control plane is deleted at the end.
+	// The whole control plane is deleted at the end, including the fleet.
 	return f
 }
 
@@ -72,10 +70,8 @@ func (f *fleet) create(o client.Object) {
 	}
 }
 
-// raw returns a providerSpec.
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
-// await waits for a state of the example's MachineDeployment.
 func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.t.Helper()
 	check := func(l *v1beta1.MachineDeploymentList) (bool, string) {
@@ -94,7 +90,6 @@ func (f *fleet) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// change edits the MachineDeployment.
 func (f *fleet) change(edit func(*v1beta1.MachineDeployment)) {
 	f.t.Helper()
 	d := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true })
@@ -105,7 +100,6 @@ func (f *fleet) change(edit func(*v1beta1.MachineDeployment)) {
 	}
 }
 
-// loseInstance makes the instance of a machine vanish from the cloud.
 func (f *fleet) loseInstance(m *v1beta1.Machine) {
 	f.t.Helper()
 	cloud, err := running.CloudAdmin()

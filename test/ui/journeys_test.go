@@ -23,7 +23,7 @@ func TestPagesFollowRollout(t *testing.T) {
 	b.await(shownState("Complete"))
 	list := newTab(t, s)
 	list.login()
-	// If the page were loaded again, it would lose this variable.
+	// A page that is loaded again loses this variable.
 	get[bool](b, "window.kept = true")
 	get[bool](list, "window.kept = true")
 
@@ -45,7 +45,7 @@ func TestPagesFollowRollout(t *testing.T) {
 }
 
 func TestPagesShowFailureOfReplacedMachine(t *testing.T) {
-	t.Parallel() // The test is slow: a missing instance that is new counts as lost only after a minute.
+	t.Parallel() // The test is slow, because a new instance that is missing counts as lost only after a minute.
 	f := newFleet(t, 2)
 	s := serve(t, admin(), "-n", f.namespace)
 	lost := f.machines()[0]
@@ -54,7 +54,7 @@ func TestPagesShowFailureOfReplacedMachine(t *testing.T) {
 	b.awaitText(lost.Status.NodeRef.Name)
 	b.awaitText("The machine waits for nothing")
 	f.loseInstance(&lost)
-	// The page must report that the instance no longer exists, and must name the failure reason.
+	// The page must report that the instance is gone, and must name the failure reason.
 	b.awaitText("has its failure")
 	b.awaitText("InstanceVanished")
 	f.await("a replaced machine", func(d *v1beta1.MachineDeployment) bool {
@@ -96,7 +96,7 @@ func TestPagesShowRefusalOfCloud(t *testing.T) {
 	b.awaitText("The provider rejects the configuration of the machine.")
 	b.open("/machines?state=unsettled")
 	b.awaitText(refused)
-	// Planning the fix must not change anything.
+	// Planning the fix must change nothing.
 	manifest := fmt.Sprintf(`{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: workers, namespace: %s},
 spec: {replicas: 2, selector: {matchLabels: {pool: workers}}, template: {metadata: {labels: {pool: workers}},
 spec: {classRef: {name: large}, version: v1.36.3}}}}`, f.namespace)

@@ -28,18 +28,13 @@ import (
 // rebound is a host name that the browser resolves to loopback.
 const rebound = "rebound.example"
 
-// All tests share these.
 var (
-	// running is a running Machinist with the simulated cloud.
 	running *stack.Stack
-	// static is a second control cluster, which has no controllers.
 	static  *controlplane.ControlPlane
 	browser context.Context
-	// axe is the script axe-core, which finds accessibility problems.
-	axe []byte
+	axe     []byte
 )
 
-// patience is the maximum time to wait for a state.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
@@ -103,16 +98,13 @@ func runAll(m *testing.M) int {
 	return m.Run()
 }
 
-// served is a running `machinist ui`.
 type served struct {
-	t    *testing.T
-	base *url.URL
-	// links contains those printed login links that have not been used yet.
+	t     *testing.T
+	base  *url.URL
 	links chan string
 	logs  bytes.Buffer
 }
 
-// serve runs `machinist ui` and stops it when the test ends.
 func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	t.Helper()
 	args = append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)
@@ -157,7 +149,6 @@ func (s *served) readLinks(out io.Reader) {
 	close(s.links)
 }
 
-// link returns a login link that has not been used yet.
 func (s *served) link() string {
 	s.t.Helper()
 	select {
@@ -172,13 +163,10 @@ func (s *served) link() string {
 	return ""
 }
 
-// url returns the URL of a path.
 func (s *served) url(path string) string { return strings.TrimSuffix(s.base.String(), "/") + path }
 
-// admin returns the kubeconfig of an administrator of the running Machinist.
 func admin() string { return running.Control.Kubeconfig() }
 
-// kubeconfigFor writes a kubeconfig for a user and returns its path.
 func kubeconfigFor(t *testing.T, cp *controlplane.ControlPlane, user string) string {
 	t.Helper()
 	config, err := cp.UserConfig(user)

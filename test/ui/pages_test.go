@@ -14,7 +14,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// fleetOf creates a namespace with a fleet in which one machine has failed.
 func (p *staticCluster) fleetOf(namespace string, machines int) *v1beta1.MachineSet {
 	p.t.Helper()
 	p.namespace(namespace)
@@ -32,7 +31,6 @@ func (p *staticCluster) fleetOf(namespace string, machines int) *v1beta1.Machine
 	return web
 }
 
-// rows is a JavaScript expression for the number of rows in the tables of a page.
 const rows = "document.querySelectorAll('tbody tr').length"
 
 func TestURLContainsFilters(t *testing.T) {
@@ -51,8 +49,8 @@ func TestURLContainsFilters(t *testing.T) {
 	if focus := get[string](b, "document.activeElement.name"); focus != "q" {
 		t.Errorf("after typing, the focus is on %q, want q", focus)
 	}
-	// When the user navigates back, the view first restores the state before the typed text, and then the state before the
-	// choice. Forward restores the choice.
+	// Back first restores the state before the typed text, and then the state before the choice. Forward restores the
+	// choice.
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?zone=sim-1b' && document.querySelector('input[name=q]').value === ''")
 	b.await(rows + " === 43")
@@ -62,7 +60,7 @@ func TestURLContainsFilters(t *testing.T) {
 	get[bool](b, "(history.forward(), true)")
 	b.await("document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.await(rows + " === 43")
-	// If the URL is loaded again, the page contains the same rows.
+	// The URL alone must give the same rows.
 	b.do(chromedp.Reload())
 	b.await(rows + " === 43 && document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.open("/machines?state=broken")
@@ -146,7 +144,7 @@ func TestPagesAreAccessible(t *testing.T) {
 		}
 	}
 	b.t = t
-	// For users of the keyboard, the first link of the page skips the navigation. The focus is always visible.
+	// For keyboard users, the first link of the page skips the navigation. The focus is always visible.
 	b.open("/machines")
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if first := get[string](b, "document.activeElement.textContent"); first != "Skip to content" {
@@ -196,7 +194,7 @@ func TestPagesEscapeHostileTexts(t *testing.T) {
 	}
 	b.open("/machines/hostile/" + m.Name)
 	b.await("document.getElementById('connection').dataset.state === 'live'")
-	// When the script of the view inserts updates, it must also insert them as text.
+	// The script of the view must also insert updates as text.
 	withFailure(m, "updated: "+evil)
 	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)

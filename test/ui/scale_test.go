@@ -18,7 +18,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxBytes is the maximum size of a page.
 const maxBytes = 150_000
 
 func TestPagesWithTenThousandMachines(t *testing.T) {
@@ -76,7 +75,7 @@ func TestPagesWithTenThousandMachines(t *testing.T) {
 	call(b, page.BringToFront, cdp.Empty{}) // The browser does not paint tabs in the background.
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
-	// Take a screenshot, because this forces the browser to paint.
+	// A screenshot forces the browser to paint.
 	if _, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A staticCluster is a control cluster without controllers. Its objects stay in the state in which a test creates them.
+// A staticCluster is a control cluster without controllers, so its objects keep the state in which a test creates them.
 type staticCluster struct {
 	t   *testing.T
 	cp  *controlplane.ControlPlane
@@ -43,9 +43,8 @@ func newStaticCluster(t *testing.T) *staticCluster {
 	return &staticCluster{t: t, cp: static, api: api}
 }
 
-// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores the
-// status of a Machine in the request that creates the Machine. Therefore, ten thousand Machines need only half as many
-// requests, and each request takes less time.
+// startStatic starts the control cluster without controllers. For speed, its API server does not validate Machines, and
+// stores their status in the request that creates them.
 func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
@@ -89,7 +88,6 @@ func installStatic(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// createWithStatus creates an object with its status.
 func (p *staticCluster) createWithStatus(o client.Object) error {
 	status := o.DeepCopyObject().(client.Object)
 	if err := p.api.Create(context.Background(), o); err != nil {
@@ -119,7 +117,6 @@ func (p *staticCluster) namespace(name string) {
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// leases creates the Leases of running processes.
 func (p *staticCluster) leases(namespace string) {
 	p.t.Helper()
 	for _, name := range []string{"machinist-manager", "machinist-provider-sim"} {
@@ -129,7 +126,6 @@ func (p *staticCluster) leases(namespace string) {
 	}
 }
 
-// aged returns a condition that changed some time ago.
 func aged(kind string, status bool, reason, message string, ago time.Duration) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
@@ -149,7 +145,6 @@ func owned(by client.Object, kind string) []metav1.OwnerReference {
 		UID: by.GetUID(), Controller: ptr.To(true)}}
 }
 
-// deployment creates a MachineDeployment with one MachineSet.
 func (p *staticCluster) deployment(namespace, name string, replicas int32,
 	change func(*v1beta1.MachineDeployment)) *v1beta1.MachineSet {
 	p.t.Helper()
@@ -171,7 +166,6 @@ func (p *staticCluster) deployment(namespace, name string, replicas int32,
 	return set
 }
 
-// machine returns a running machine of a set.
 func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 	deployment := strings.TrimSuffix(set.Name, "-abcde")
 	name := fmt.Sprintf("%s-%05d", set.Name, number)
@@ -189,10 +183,8 @@ func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 	return m
 }
 
-// vanished is the message of the provider about an instance that no longer exists.
 const vanished = "The provider reports that the instance is gone."
 
-// withFailure sets the status of a machine to a failure, and returns the machine.
 func withFailure(m *v1beta1.Machine, message string) *v1beta1.Machine {
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, message
@@ -201,7 +193,6 @@ func withFailure(m *v1beta1.Machine, message string) *v1beta1.Machine {
 	return m
 }
 
-// machines creates machines concurrently.
 func (p *staticCluster) machines(all []*v1beta1.Machine) {
 	p.t.Helper()
 	work, failed := make(chan *v1beta1.Machine), make(chan error, 1)

@@ -1,6 +1,6 @@
-// Package decode tests that Go decodes every object that the CustomResourceDefinitions admit. A single object that Go
-// cannot decode would block all informers of its kind. The tests run the validation code of the API server in this
-// process, so that they can try many objects.
+// Package decode tests that Go can decode every object that the CustomResourceDefinitions admit. One object that Go
+// cannot decode would block all informers of its kind. The tests run the API server's validation code in this process,
+// so they can try many objects.
 package decode
 
 import (
@@ -25,7 +25,6 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// kind describes a kind of the API group, with everything that the API server needs to validate objects of this kind.
 type kind struct {
 	name       string
 	goType     reflect.Type
@@ -69,8 +68,7 @@ func loadKinds(t testing.TB) []kind {
 	return kinds
 }
 
-// admit returns the object that the API server would store for a request with this body, or the reason for a rejection.
-// admit performs the same steps as the API server: decode, default, prune, validate.
+// admit decodes, defaults, prunes and validates an object as the API server does, and returns the stored form.
 func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 	object := map[string]any{}
 	if err := utiljson.Unmarshal(body, &object); err != nil {

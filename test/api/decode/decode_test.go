@@ -14,7 +14,6 @@ import (
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 )
 
-// casesPerKind is the number of generated objects of each kind in the unit test. The fuzz test tries more.
 const casesPerKind = 400
 
 // Rule: bad-input-names-field.
@@ -26,7 +25,7 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			admitted := 0
 			for n := range casesPerKind {
-				// In each case, between 0 and 2% of the values are hostile. An object has about a hundred.
+				// At most 2% of the values in a case are hostile. An object has about a hundred values.
 				level := n % 10
 				g := generator{t: t, r: r, hostility: level * level / 4}
 				if check(t, k, g.object(k)) {
@@ -37,8 +36,8 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 				}
 			}
 			t.Logf("admitted %d of %d", admitted, casesPerKind)
-			// For a useful test, enough objects must be admitted, so that they are decoded, and enough objects must contain
-			// hostile values, so that they are rejected.
+			// Many objects must be admitted, and many must be rejected because of hostile values. Otherwise the test
+			// proves little.
 			if admitted < casesPerKind/20 || admitted > casesPerKind*9/10 {
 				t.Errorf("admitted %d of %d objects, want between 5%% and 90%%", admitted, casesPerKind)
 			}
@@ -46,7 +45,7 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 	}
 }
 
-// Each variant has a single hostile value, so that no other error can hide its effect.
+// Each variant has a single hostile value, because a second error could hide the first one.
 //
 // Rule: bad-input-names-field.
 func TestHostileValuesInEachPosition(t *testing.T) {
@@ -89,9 +88,9 @@ func FuzzGoDecodesAdmittedObjects(f *testing.F) {
 	})
 }
 
-// newChecker returns a function that reports whether the API server admits an object. If the object is admitted, the
-// function fails the test in three cases: A failure is reported if Go cannot decode the object, if encoding changes the
-// object, or if the API server refuses the encoded object.
+// newChecker returns a function that reports whether the API server admits an object. The function fails the test if Go
+// cannot decode an admitted object. The test also fails if the encoded object differs from the original, or if the API
+// server refuses it.
 func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -142,15 +141,13 @@ func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	}
 }
 
-// hasQuantities reports whether an object has quantities. When Go writes a quantity, the text may have more digits or
-// another unit than the original. This is harmless, because no controller writes the quantities of a class.
+// hasQuantities reports whether an object contains quantities. Go may write a quantity with other digits or another
+// unit. This is harmless, because no controller writes the quantities of a class.
 func hasQuantities(object runtime.Object) bool {
 	class, ok := object.(*machinistv1.MachineClass)
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)
 }
 
-// For each value in body and each hostile value, eachPosition calls try with a body in which only this value is
-// replaced.
 func eachPosition(t *testing.T, body []byte, try func([]byte)) {
 	t.Helper()
 	var root any

@@ -12,7 +12,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// hostile contains JSON values that some parsers accept and others reject.
 var hostile = []string{
 	`null`, `true`, `""`, `"0"`, `0`, `-1`, `-0`, `-0.0`, `1.0`, `1.5`, `1e2`, `1e21`, `1E400`,
 	`2147483647`, `2147483648`, `4294967296`, `9007199254740993`, `9223372036854775807`, `9223372036854775808`,
@@ -26,17 +25,14 @@ var hostile = []string{
 	`[]`, `{}`, `[null]`, `{"":null}`, `{"a":"b"}`, `[[]]`, `["a","a"]`,
 }
 
-// generator generates random objects for a schema.
 type generator struct {
-	t testing.TB
-	r *rand.Rand
-	// hostility is the number of values in a thousand that do not follow the schema.
+	t         testing.TB
+	r         *rand.Rand
 	hostility int
 }
 
 func (g generator) chance(perThousand int) bool { return g.r.IntN(1000) < perThousand }
 
-// object returns a random object of a kind. Most of the objects also satisfy the rules that compare several fields.
 func (g generator) object(k kind) []byte {
 	object := map[string]any{}
 	for _, name := range []string{"spec", "status"} {
@@ -52,7 +48,6 @@ func (g generator) object(k kind) []byte {
 	return body
 }
 
-// reconcile changes a spec so that it satisfies the rules that compare several fields.
 func (g generator) reconcile(value any) {
 	spec, ok := value.(map[string]any)
 	if !ok {
@@ -65,13 +60,14 @@ func (g generator) reconcile(value any) {
 		spec["selector"] = map[string]any{"matchLabels": labels}
 		machine, _ = template["spec"].(map[string]any)
 		delete(machine, "providerID")
-		delete(spec, "progressDeadline") // a random one is often shorter than minReadySeconds
+		delete(spec, "progressDeadline") // A random progressDeadline is often shorter than minReadySeconds.
 	}
 	if _, ok := machine["timeouts"]; !ok {
 		return
 	}
 	if _, ok := machine["expireAfter"]; ok && g.chance(900) {
-		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`) // a random one is often shorter than a minute
+		// A random duration is often shorter than a minute.
+		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`)
 	}
 	if g.chance(500) {
 		for _, name := range []string{"provider", "providerSpec", "credentialsRef", "userDataRef"} {
@@ -115,7 +111,6 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	}
 }
 
-// withoutDuplicates removes each item that has the same keys as an earlier item.
 func withoutDuplicates(list []any, keys []string) []any {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(item any) bool {

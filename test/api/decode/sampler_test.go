@@ -10,7 +10,6 @@ import (
 // sampleUnbounded is the maximum number of repetitions for the operator *. The operator + has one more.
 const sampleUnbounded = 3
 
-// samplePattern returns a string that matches a pattern.
 func samplePattern(t testing.TB, r *rand.Rand, pattern string) string {
 	t.Helper()
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -57,7 +56,6 @@ func sample(out *strings.Builder, r *rand.Rand, re *syntax.Regexp) {
 	}
 }
 
-// damage adds, removes or replaces one character of a string, so that it almost matches its pattern.
 func damage(r *rand.Rand, s string) string {
 	runes := []rune(s)
 	at := r.IntN(len(runes) + 1)

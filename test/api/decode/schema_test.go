@@ -34,8 +34,8 @@ func TestAPIServerAcceptsCRDs(t *testing.T) {
 	}
 }
 
-// If a Go type has its own parser, this parser rejects some strings. The schema of each field of such a type needs a
-// pattern that admits only strings that the parser accepts.
+// The parser of such a Go type rejects some strings. Each field of the type needs a pattern that admits only strings
+// that the parser accepts.
 func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	found := map[reflect.Type]int{}
 	for _, k := range loadKinds(t) {
@@ -72,8 +72,6 @@ func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	}
 }
 
-// patternOf returns the pattern of a string. The pattern may be part of a rule with a message that explains the
-// pattern.
 func patternOf(s apiextensionsv1.JSONSchemaProps) string {
 	for _, rule := range s.XValidations {
 		if inner, isPattern := strings.CutPrefix(rule.Rule, "self.matches(r'"); isPattern {
@@ -129,7 +127,6 @@ func TestFieldsHaveDescriptions(t *testing.T) {
 	}
 }
 
-// eachField calls visit for each field in spec and status of a kind.
 func eachField(t *testing.T, k kind, visit func(path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type)) {
 	t.Helper()
 	var walk func(path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type)

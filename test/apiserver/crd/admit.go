@@ -11,23 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// admission is the state of the admission of one object.
 type admission struct {
-	// path is the path of the current value.
 	path []string
 	errs field.ErrorList
-	// changed contains the changed values whose schema has rules. The rules run only if the schema accepts the object.
+	// changed contains the changed values whose schema has rules. The rules run only if the object matches the schema.
 	changed []changedValue
 }
 
-// changedValue is a value that was changed and whose schema has rules.
 type changedValue struct {
 	node       *node
 	path       string
 	value, old any
 }
 
-// value returns the admitted value. It skips parts that value shares with old, because these were validated before.
+// value returns the admitted value and skips the parts that value shares with old, because they are already valid.
 func (a *admission) value(n *node, value, old any) any {
 	if identical(value, old) {
 		return value
@@ -149,7 +146,6 @@ func (a *admission) array(n *node, items []any, old any) []any {
 	return items
 }
 
-// counterpart returns the item in before that has the same keys as the given item, or nil if there is none.
 func (n *node) counterpart(item any, before []any) any {
 	if n.mapKeys == nil {
 		return nil
@@ -162,7 +158,6 @@ func (n *node) counterpart(item any, before []any) any {
 	return nil
 }
 
-// duplicates reports whether two items are equal or have equal keys, so that a list cannot contain both.
 func (n *node) duplicates(a, b any) bool {
 	if n.mapKeys == nil {
 		return a == b
@@ -248,7 +243,6 @@ func isComposite(v any) bool {
 	return false
 }
 
-// fieldPath returns the path of the current value.
 func (a *admission) fieldPath() *field.Path { return pathOf(a.path) }
 
 func pathOf(names []string) *field.Path {

@@ -11,7 +11,6 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// visitRules calls visit for each schema with rules in the CustomResourceDefinitions.
 func visitRules(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool)) {
 	var walk func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool)
 	walk = func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool) {

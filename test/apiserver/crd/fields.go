@@ -11,16 +11,14 @@ import (
 	"github.com/google/cel-go/common/operators"
 )
 
-// readField is a field that a rule reads. It belongs to self or to oldSelf.
 type readField struct {
 	old  bool
 	path []string
-	// presence is set if the rule checks only whether the field exists.
+	// presence means that the rule checks only whether the field exists.
 	presence bool
 }
 
-// rulesSyntax parses rules. The parser needs no types and functions, because the syntax of a rule alone shows which
-// fields the rule reads.
+// rulesSyntax parses rules without types and functions. The syntax alone shows which fields a rule reads.
 var rulesSyntax = mustEnv(celgo.NewEnv(celgo.OptionalTypes()))
 
 func mustEnv(env *celgo.Env, err error) *celgo.Env {
@@ -30,7 +28,6 @@ func mustEnv(env *celgo.Env, err error) *celgo.Env {
 	return env
 }
 
-// fieldsOf returns the fields that a rule reads.
 func fieldsOf(rule string) []readField {
 	parsed, issues := rulesSyntax.Parse(rule)
 	if issues.Err() != nil {
@@ -55,7 +52,6 @@ func fieldsOf(rule string) []readField {
 	return fields
 }
 
-// asField converts an expression to a field of self or oldSelf. It returns false for other expressions.
 func asField(e ast.Expr) (readField, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -82,7 +78,6 @@ func asField(e ast.Expr) (readField, bool) {
 	return readField{}, false
 }
 
-// child returns a field inside of the field f. It panics if the name must be escaped in a rule.
 func (f readField) child(name string, presence bool) readField {
 	if strings.Contains(name, "__") {
 		panic("a rule contains the escaped name " + name)
@@ -90,8 +85,6 @@ func (f readField) child(name string, presence bool) readField {
 	return readField{old: f.old, path: append(slices.Clone(f.path), name), presence: presence}
 }
 
-// keyOf returns a cache key for the values that the fields have in value and old. If a field differs, the keys differ
-// too.
 func keyOf(fields []readField, value, old any) string {
 	read := make([]any, len(fields), len(fields)+1)
 	for i, f := range fields {
@@ -108,9 +101,8 @@ func keyOf(fields []readField, value, old any) string {
 	return string(key)
 }
 
-// keyPart returns the part of a cache key that represents the field f of a value. If the field exists, the part
-// contains the field's value, or nothing if the rule checks only whether the field exists. If the field does not exist,
-// the part contains the depth at which the path ends, because a rule fails if it reads a field of a missing object.
+// keyPart returns the part of a cache key that represents one field of a value. For a missing field, the part contains
+// the depth at which the path ends, because the rule may fail there.
 func (f readField) keyPart(value any) []any {
 	for depth, name := range f.path {
 		object, isObject := value.(map[string]any)

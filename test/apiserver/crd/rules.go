@@ -13,10 +13,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// rule validates a value with the rules of the value's schema.
 type rule func(path *field.Path, value, old any) field.ErrorList
 
-// compileRules compiles the rules of a schema, without the rules of its properties and items.
 func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool) []rule {
 	rules := make([]rule, len(schema.XValidations))
 	for i, v := range schema.XValidations {
@@ -27,10 +25,8 @@ func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool) []rule {
 	return rules
 }
 
-// compileRule compiles a schema with a single rule.
 func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
-	// Compile the rule when it is first used, because the compilation is slow and most programs use only some of the
-	// rules.
+	// Compile a rule only when it is used, because compiling is slow and most programs use few rules.
 	validator := sync.OnceValue(func() *cel.Validator {
 		var internal apiextensions.JSONSchemaProps
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal,
@@ -49,11 +45,10 @@ func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
 	}
 }
 
-// maxCached is the maximum number of values in the cache of a rule.
 const maxCached = 10000
 
-// cached returns a rule that stores valid values in a cache. The cache key contains only the fields that the rule
-// reads. The evaluation of a rule takes a hundred times as long as a lookup in the cache.
+// cached returns a rule that caches valid values. The cache key contains only the fields that the rule reads.
+// Evaluating a rule takes about 100 times as long as a cache lookup.
 func cached(fields []readField, evaluate rule) rule {
 	var mu sync.Mutex
 	valid := map[string]bool{}
@@ -78,7 +73,6 @@ func cached(fields []readField, evaluate rule) rule {
 	}
 }
 
-// onlyOwnRules returns a schema with its own rules, but without the rules of the schemas inside of it.
 func onlyOwnRules(s *structuralschema.Structural) *structuralschema.Structural {
 	own := s.XValidations
 	(&structuralschema.Visitor{Structural: func(s *structuralschema.Structural) bool {

@@ -1,5 +1,5 @@
-// Package crd prepares a custom resource for storage as kube-apiserver does. It prunes fields, sets defaults, and
-// validates the object with the schema and the rules of a CustomResourceDefinition.
+// Package crd prepares a custom resource for storage as kube-apiserver does. The package prunes fields, sets defaults,
+// and validates the object with the schema and the rules of a CustomResourceDefinition.
 package crd
 
 import (
@@ -16,24 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Schema is the compiled schema of a kind. It is immutable.
+// Schema is the compiled schema of a kind. A Schema is immutable.
 type Schema struct {
 	root *node
 }
 
-// node is the schema of one value.
 type node struct {
 	kind string // object, array, string, integer, number, boolean, or int-or-string
-	// properties contains the schemas of the declared properties. additional is the schema of all other properties.
-	// If additional is nil, unknown properties are pruned unless preserveUnknown is set.
+	// properties contains the schemas of the declared properties, and additional the schema of all others. Unknown
+	// properties are pruned if additional is nil and preserveUnknown is false.
 	properties      map[string]*node
 	additional      *node
 	preserveUnknown bool
 	items           *node
 	nullable        bool
 	required        []string
-	// defaults are the properties with a default, sorted by name.
-	defaults []defaultValue
+	defaults        []defaultValue
 
 	minimum, maximum             *float64
 	minLength, maxLength         *int64
@@ -42,11 +40,9 @@ type node struct {
 	pattern                      *regexp.Regexp
 	format                       string
 	enum                         []any
-	// unique is set if the items of a list must be unique. The items are compared by mapKeys if there are any, and
-	// otherwise by their values.
-	unique  bool
-	mapKeys []string
-	rules   []rule
+	unique                       bool
+	mapKeys                      []string
+	rules                        []rule
 }
 
 type defaultValue struct {
@@ -54,8 +50,8 @@ type defaultValue struct {
 	value any
 }
 
-// Compile compiles a structural schema. It panics if the schema uses a feature that the CustomResourceDefinitions of
-// this project do not use.
+// Compile compiles a structural schema. Compile panics if the schema uses a feature that the CustomResourceDefinitions
+// of this project do not use.
 func Compile(schema *apiextensionsv1.JSONSchemaProps) *Schema {
 	root := compile(schema)
 	// Callers validate metadata, and remove apiVersion and kind.
@@ -119,9 +115,9 @@ func mustDecode(raw json.RawMessage) any {
 	return value
 }
 
-// Admit returns the content that the API server would store for an object, and the errors in the object. Content does
-// not include apiVersion, kind and metadata. old is the previous content, or nil for a new object. Admit does not check
-// a map or list if content and old share it. It does not change its arguments.
+// Admit returns the stored form of an object without apiVersion, kind and metadata, and the errors in the object. old
+// is the previous content, or nil for a new object. Admit skips maps and lists that content and old share, and does not
+// change its arguments.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any
@@ -136,7 +132,6 @@ func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any
 	return admitted, a.errs
 }
 
-// runRules runs the rules for the changed values.
 func (a *admission) runRules(name string) {
 	for _, r := range a.changed {
 		value, old := r.value, r.old
@@ -149,7 +144,7 @@ func (a *admission) runRules(name string) {
 	}
 }
 
-// withName returns the content of an object, with metadata that contains the name, because rules can read the name.
+// withName adds metadata with the name to the content of an object, because rules can read the name.
 func withName(content any, name string) any {
 	object, ok := content.(map[string]any)
 	if !ok {

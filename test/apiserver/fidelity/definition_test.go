@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// The deletion of a definition deletes the objects of its kind, and waits for those with finalizers. Until then, new
-// objects are refused.
+// Deleting a definition deletes the objects of its kind and waits for those with finalizers. Until then, the server
+// refuses new objects.
 func TestDefinitionDeletion(t *testing.T) {
 	t.Parallel()
 	scheme := env.Scheme()
@@ -53,15 +53,15 @@ func TestDefinitionDeletion(t *testing.T) {
 	}
 }
 
-// deleteDefinition creates a definition with objects, deletes it, and returns the outcome of each request. wait must
-// either poll until done returns true, or run all background steps.
+// deleteDefinition creates a definition with objects, deletes it, and returns the outcome of each request. wait polls
+// until done returns true, or runs all background steps.
 func deleteDefinition(t *testing.T, c client.Client, namespace string,
 	wait func(done func() (bool, error))) (outcomes []string) {
 	ctx := t.Context()
 	record := func(request string, err error) {
 		outcome := string(apierrors.ReasonForError(err))
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			outcome = "NotFound" // Which error the client returns depends on the kinds that it has discovered.
+			outcome = "NotFound" // The error that the client returns depends on the kinds that it has discovered.
 		}
 		outcomes = append(outcomes, fmt.Sprint(request, ": ", outcome, err == nil))
 	}

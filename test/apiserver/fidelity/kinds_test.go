@@ -19,20 +19,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// sample defines the objects of one kind in the traces.
 type sample struct {
 	name   string
 	weight int
-	// create returns a new object. The object may contain values that the server ignores or refuses when an object is
-	// created.
-	create func(r *rand.Rand) client.Object
-	list   func() client.ObjectList
-	// change changes the spec or the metadata of an object. status changes its status.
-	change func(r *rand.Rand, o client.Object)
-	status func(r *rand.Rand, o client.Object)
-	// raw contains unusual merge patches.
-	raw []string
-	// cluster is set if the kind is cluster-scoped.
+	// create returns a new object and may contain values that the server ignores or refuses.
+	create  func(r *rand.Rand) client.Object
+	list    func() client.ObjectList
+	change  func(r *rand.Rand, o client.Object)
+	status  func(r *rand.Rand, o client.Object)
+	raw     []string
 	cluster bool
 	scale   bool
 }

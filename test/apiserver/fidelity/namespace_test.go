@@ -29,7 +29,6 @@ func TestNamespaceDeletion(t *testing.T) {
 	}
 }
 
-// deleteNamespace creates a namespace with objects, deletes it, and returns the outcome of each request.
 func deleteNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	ctx := t.Context()
 	record := func(request string, err error) {

@@ -23,7 +23,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// operation is one request to one of the servers.
 type operation struct {
 	*rand.Rand
 	*world
@@ -50,8 +49,6 @@ func (o *operation) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: o.namespace, Name: o.slot}
 }
 
-// lastRead returns a copy of the object in the state in which the actor last read it. If the actor has never read the
-// object, lastRead returns a new one.
 func (o *operation) lastRead() client.Object {
 	if known, ok := o.read[o.actor][o.slot]; ok {
 		return known.DeepCopyObject().(client.Object)
@@ -62,7 +59,6 @@ func (o *operation) lastRead() client.Object {
 	return object
 }
 
-// done stores the response of the server for later requests, and returns the outcome.
 func (o *operation) done(object client.Object, err error) string {
 	if err == nil {
 		o.keep(o.actor, o.slot, object)
@@ -120,7 +116,6 @@ func (o *operation) get() string {
 	return o.reread()
 }
 
-// reread reads the object again.
 func (o *operation) reread() string {
 	o.name = "get"
 	object := reflect.New(reflect.TypeOf(o.lastRead()).Elem()).Interface().(client.Object)
@@ -183,7 +178,6 @@ func (o *operation) listed(options ...client.ListOption) string {
 		strings.Join(parts, "\n"))
 }
 
-// mergeFrom returns a merge patch, with an optimistic lock in half of the calls.
 func (o *operation) mergeFrom(before client.Object) client.Patch {
 	if o.IntN(2) == 0 {
 		o.name += " with lock"
@@ -346,7 +340,7 @@ func (o *operation) applyEntries() string {
 	applied.UID = object.GetUID()
 	applied.Labels, applied.Annotations = entries("l"), entries("a", "b", "c")
 	metadata := map[string]any{"name": applied.Name, "namespace": applied.Namespace, "uid": applied.UID}
-	// Omit an empty map, because the manager would own it as a field.
+	// Omit an empty map, because the manager would own it.
 	if len(applied.Labels) > 0 {
 		metadata["labels"] = applied.Labels
 	}
@@ -373,8 +367,8 @@ func (o *operation) raw() string {
 	o.name = "patch " + data
 	object := o.lastRead()
 	patch := client.RawPatch(types.MergePatchType, []byte(data))
-	// Use the patch for the status only if it contains just metadata: for a status patch, a wrong type in the spec is no
-	// error, but makes the real server write managedFields.
+	// Patch the status only with metadata. A wrong type in the spec is no error there, but makes the real server write
+	// managedFields.
 	if o.IntN(4) == 0 && strings.HasPrefix(data, `{"metadata`) {
 		o.name += " of status"
 		return o.done(object, o.Status().Patch(background, object, patch))
@@ -406,7 +400,7 @@ func (o *operation) rescale() string {
 		return o.reread()
 	}
 	scale := &autoscalingv1.Scale{}
-	// Always change the replicas: if nothing changed, the real server would write managedFields.
+	// Always change the replicas. Otherwise, the real server would write managedFields.
 	choice, replicas := o.IntN(3), int32(o.IntN(4))-1
 	if err := o.Get(background, o.key(), object); err == nil && choice > 0 {
 		if current := o.replicas(object); current != nil && *current == replicas {

@@ -39,7 +39,6 @@ func TestTracesMatchRealServer(t *testing.T) {
 	}
 }
 
-// compare runs one trace on a real server and on the store.
 func compare(t *testing.T, kube client.Client, seed uint64) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "trace-"}}
 	if err := kube.Create(background, ns); err != nil {

@@ -72,7 +72,6 @@ func describe(kind watch.EventType, o client.Object, i int) string {
 	return fmt.Sprint(i, " ", kind, " ", o.GetName(), o.GetFinalizers(), o.GetDeletionTimestamp() != nil, data)
 }
 
-// writeObjects creates, changes and deletes objects.
 func writeObjects(t *testing.T, c client.Client, namespace string) {
 	ctx := context.Background()
 	must := func(err error) {

@@ -18,17 +18,13 @@ import (
 
 const actors = 2
 
-// world is a client for one of the two servers, with the state of one trace.
 type world struct {
 	client.Client
 	namespace string
-	// read contains for each actor and slot the object that the actor last read. It may be stale.
-	read [actors]map[string]client.Object
-	// versions contains the last known resource version of each object. newest is the highest of these versions.
-	versions map[string]int64
-	newest   int64
-	// owners contains the slots of objects by UID.
-	owners map[types.UID]string
+	read      [actors]map[string]client.Object
+	versions  map[string]int64
+	newest    int64
+	owners    map[types.UID]string
 }
 
 func newWorld(c client.Client, namespace string) *world {
@@ -39,8 +35,7 @@ func newWorld(c client.Client, namespace string) *world {
 	return w
 }
 
-// outcome describes the result of a request. The description does not contain values that always differ between two
-// servers.
+// outcome describes the result of a request. The text omits values that always differ between two servers.
 func (w *world) outcome(err error, objects ...client.Object) string {
 	if err != nil {
 		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
@@ -69,8 +64,6 @@ func (w *world) outcome(err error, objects ...client.Object) string {
 	return strings.Join(parts, "\n")
 }
 
-// version describes whether the resource version of an object is newer or older than the versions that were read
-// before.
 func (w *world) version(o client.Object) string {
 	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -91,7 +84,6 @@ func (w *world) version(o client.Object) string {
 	return result
 }
 
-// describe returns an object as JSON.
 func (w *world) describe(o client.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -123,7 +115,6 @@ func (w *world) describe(o client.Object) string {
 	return string(text)
 }
 
-// podFields are the fields in the spec of a pod that must be equal on both servers.
 var podFields = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy",
 	"schedulerName", "tolerations", "priority"}
 
@@ -150,7 +141,6 @@ func (w *world) normalize(metadata map[string]any) {
 	}
 }
 
-// keep stores the object that an actor has read.
 func (w *world) keep(actor int, slot string, o client.Object) {
 	w.read[actor][slot] = o
 	if o.GetUID() != "" {

@@ -1,5 +1,5 @@
-// Package history reads every change in the databases of a fleet: in etcd, and in the journal of the simulated cloud.
-// It reads the databases directly, because the servers in front of them may stop, forget old changes, or become
+// Package history reads every change of a fleet from etcd and from the journal of the simulated cloud. The package
+// reads these databases directly, because the servers in front of them may stop, forget old changes, or become
 // unreachable.
 package history
 
@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// retryInterval is the time between two attempts to watch an etcd that is unreachable.
 const retryInterval = 100 * time.Millisecond
 
 // Change is one revision of one key.
@@ -28,9 +27,9 @@ type Change struct {
 	Value, Old []byte
 }
 
-// Follow reports all changes of keys with the prefix, in order, from the given revision on. It ends when ctx is done.
-// If etcd has compacted a revision before Follow has read it, Follow returns an error. If the etcd that listens on the
-// socket restarts, Follow continues.
+// Follow reports all changes of keys with the prefix, in order, from the given revision until ctx is done. Follow
+// continues if etcd restarts on the same socket. Follow fails if etcd has compacted a revision that it has not read
+// yet.
 func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
 	c := &http.Client{Transport: &http.Transport{
@@ -61,14 +60,12 @@ type follower struct {
 	report func(Change)
 }
 
-// keyValue is a key with its value, as etcd encodes them in JSON.
 type keyValue struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value"`
 	Revision int64  `json:"mod_revision,string"`
 }
 
-// watchResponse is a message of a watch, as etcd encodes it in JSON.
 type watchResponse struct {
 	Result struct {
 		Canceled     bool   `json:"canceled"`
@@ -82,7 +79,6 @@ type watchResponse struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// watch reports changes until the connection fails.
 func (f *follower) watch(ctx context.Context) error {
 	end := []byte(f.prefix)
 	end[len(end)-1]++
@@ -116,7 +112,7 @@ func (f *follower) watch(ctx context.Context) error {
 			if e.KV.Revision < f.next {
 				continue
 			}
-			// If the event reports the deletion of a key, it has no value.
+			// A deletion event has no value.
 			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}

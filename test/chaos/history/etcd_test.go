@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// Each version of an object must be reported once and in order, even though etcd is killed meanwhile and the API server
-// loses its watch cache.
+// Follow must report each version of an object once and in order, although etcd is killed and the API server loses its
+// watch cache.
 func TestFollowReportsEveryRevisionAcrossRestarts(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {

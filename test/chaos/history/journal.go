@@ -13,18 +13,17 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Journal reads the journal of the simulated cloud while the cloud is still writing to it. Only one goroutine may use a
-// Journal at a time.
+// Journal reads the journal of the simulated cloud while the cloud writes it. Only one goroutine may use a Journal at a
+// time.
 type Journal struct {
 	path   string
 	file   *os.File
 	offset int64
 }
 
-// OpenJournal returns a Journal that reads the journal in the cloud's state directory from its beginning.
+// OpenJournal returns a Journal that starts at the beginning of the journal in the cloud's state directory.
 func OpenJournal(dir string) *Journal { return &Journal{path: filepath.Join(dir, "journal.jsonl")} }
 
-// entry is a line of the journal with the state of an instance.
 type entry struct {
 	Key   string `json:"k"`
 	Value struct {
@@ -33,9 +32,8 @@ type entry struct {
 	More bool `json:"more"`
 }
 
-// Read reports every state of an instance that was committed after the last call. If the cloud has replaced the file
-// since the last call, Read first reads the rest of the old file. It then reads the new file from the beginning. The
-// new file begins with the last state of each instance.
+// Read reports every state of an instance that was committed since the last call. After the cloud has replaced the
+// file, Read first finishes the old file. The new file begins with the last state of each instance.
 func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
 		if err := j.read(report); err != nil {
@@ -48,7 +46,6 @@ func (j *Journal) Read(report func(simcloud.Instance)) error {
 	}
 }
 
-// replaced reports whether the cloud has replaced the file. If so, replaced closes the old file.
 func (j *Journal) replaced() (bool, error) {
 	now, err := os.Stat(j.path)
 	if err != nil {
@@ -77,13 +74,13 @@ func (j *Journal) read(report func(simcloud.Instance)) (err error) {
 	for reader := bufio.NewReader(j.file); ; {
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // An incomplete line or commit is read the next time.
+			return nil // The next call reads the rest of an incomplete line or commit.
 		}
 		if err != nil {
 			return err
 		}
 		var e entry
-		// The values of other keys have other types, so decode only the key first.
+		// Decode only the key first, because the type of the value depends on it.
 		if key := struct {
 			Key  string `json:"k"`
 			More bool   `json:"more"`

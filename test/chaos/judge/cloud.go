@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Instance must be called with each state of each instance, in order.
+// Instance records a state of an instance. The caller must report every state, in order.
 func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 	uid := types.UID(in.Tags[provider.TagMachineUID])
 	known := j.instances[in.ID]
@@ -42,7 +42,7 @@ func terminating(s simcloud.InstanceState) bool {
 	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
 }
 
-// NodeGone must be called for each Node that is removed.
+// NodeGone records the removal of a Node. The caller must report every removal.
 func (j *Judge) NodeGone(at time.Time, name string) {
 	for id, in := range j.instances {
 		if in.hostname == name && in.live() {
@@ -51,8 +51,6 @@ func (j *Judge) NodeGone(at time.Time, name string) {
 	}
 }
 
-// liveInstance returns the ID of an instance that belongs to the Machine and is not terminated. If there is no such
-// instance, it returns false.
 func (j *Judge) liveInstance(uid types.UID) (string, bool) {
 	for id, in := range j.instances {
 		if in.uid == uid && in.live() {

@@ -12,39 +12,34 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// machine contains what the judge knows about a Machine.
 type machine struct {
 	name string
 	set  types.UID
 	gone bool
-	// unwantedSince is the time at which the deletion of the Machine was requested, or at which the Machine disappeared
-	// without such a request. It is zero as long as the Machine is wanted.
+	// unwantedSince is the time at which the deletion of the Machine was requested, or at which the Machine
+	// disappeared. unwantedSince is zero while the Machine is wanted.
 	unwantedSince time.Time
 	versions      []version
 }
 
-// version is the state of a Machine from the time in the field at until the next version.
 type version struct {
 	at        time.Time
 	available bool
 	deleting  bool
-	// external reports whether the deletion was requested by something other than the processes.
-	external bool
+	external  bool
 }
 
 func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 
-// owner is a set or a deployment, with the bounds of each of its versions.
 type owner struct {
 	invariants.Owner
 	name    string
-	deleted bool // or being deleted
+	deleted bool // deleted or being deleted
 }
 
-// bounds returns the widest bounds of all versions that were in force at any time after the given time.
 func (o *owner) bounds(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
 
-// Object must be called with each version of each object, in order.
+// Object records a version of an object. The caller must report every version, in order.
 func (j *Judge) Object(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
@@ -56,13 +51,13 @@ func (j *Judge) Object(at time.Time, object client.Object) {
 	}
 }
 
-// ObjectGone must be called with the last version of each object that is removed.
+// ObjectGone records the last version of a removed object. The caller must report every removal.
 func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
 		delete(j.deployments, o.UID)
 	case *v1beta1.MachineSet:
-		// The machines of a set may outlive the set, and then still belong to the deployment of the set.
+		// Machines that outlive their set still belong to its deployment.
 		if set := j.sets[o.UID]; set != nil {
 			set.deleted = true
 		}
@@ -124,7 +119,6 @@ func (j *Judge) addMachineVersion(at time.Time, o *v1beta1.Machine) {
 	}
 }
 
-// checkCreation checks the creation of a Machine against the bounds of its set and its deployment.
 func (j *Judge) checkCreation(at time.Time, m *machine) {
 	set := j.sets[m.set]
 	if set == nil {
@@ -146,7 +140,8 @@ func (j *Judge) checkCreation(at time.Time, m *machine) {
 	}
 }
 
-// checkDeletion checks the deletion of an available Machine. A Machine may always be deleted together with its owner.
+// checkDeletion checks the deletion of an available Machine. Deleting a Machine together with its owner is always
+// allowed.
 func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	set := j.sets[m.set]
 	if set == nil {
@@ -172,8 +167,8 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	}
 }
 
-// availableSince reports whether a Machine was available at any time after the given time. A period of availability
-// that the processes themselves ended by deleting the Machine does not count.
+// availableSince reports whether a Machine was available at any time since the given time. Availability that Machinist
+// ended by deleting the Machine does not count.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
@@ -182,7 +177,7 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records that there is one Machine too many. If the end of a process excuses the surplus, it is not a breach.
+// excess records that there is one Machine too many, unless the end of a process excuses the surplus.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)
@@ -190,12 +185,10 @@ func (j *Judge) excess(at time.Time, format string, args ...any) {
 	j.breaches = j.breaches[:n]
 }
 
-// setsOf returns a function that reports whether a set belongs to a deployment.
 func (j *Judge) setsOf(deployment types.UID) func(types.UID) bool {
 	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].Controller == deployment }
 }
 
-// countLive counts the live Machines of the selected sets.
 func (j *Judge) countLive(selected func(set types.UID) bool) (n int) {
 	for _, m := range j.machines {
 		if selected(m.set) && m.live() {

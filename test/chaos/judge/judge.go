@@ -5,10 +5,9 @@
 //   - I3: No Machine is created beyond the bounds of its set and its deployment. No available Machine is deleted if too
 //     few available ones would be left.
 //
-// A process may base a write on a state that is no longer current at the time of the write. The judge therefore
-// considers the period of length Judge.Window before the write. It uses the widest bounds in this period, and counts
-// each Machine that was available at some point in this period. The processes' own actions in this period are no
-// excuse, because the processes know of these actions.
+// A process may act on a state that is no longer current. So for each write, the judge considers the period of length
+// Judge.Window before the write. It applies the widest bounds in this period, and counts each Machine that was
+// available at any time in it. The actions of the processes themselves are no excuse, because they know these actions.
 package judge
 
 import (
@@ -20,8 +19,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// excuseWindow is the maximum time between the end of a process and the creation of a surplus Machine that the end
-// excuses. In this case, the process had sent the request before it ended.
+// excuseWindow limits how long after the end of a process a surplus Machine is excused. The process may have sent the
+// request before it ended.
 const excuseWindow = 15 * time.Second
 
 // Breach is a breach of an invariant.
@@ -37,20 +36,20 @@ func (b Breach) String() string {
 
 // Judge receives all changes. Only one goroutine may use it at a time.
 type Judge struct {
-	// Window is the maximum age of the data on which a process bases a decision.
+	// Window is the maximum age of the data that a process may act on.
 	Window time.Duration
 
 	machines    map[types.UID]*machine
 	sets        map[types.UID]*owner
 	deployments map[types.UID]*owner
 	instances   map[string]*instance
-	// expected contains the Machines and instances that something other than the processes is expected to delete.
+	// expected contains the Machines and instances that the test or a user is expected to delete.
 	expected    map[string]bool
 	processEnds []time.Time
 	breaches    []Breach
-	// excesses contains the surplus Machines that were found. Each is a breach unless the end of a process excuses it.
+	// excesses contains the surplus Machines. Each one is a breach unless the end of a process excuses it.
 	excesses []Breach
-	// deletions contains the deletions, which are judged at the end, when the judge knows the whole life of each Machine.
+	// deletions contains all deletions. They are judged at the end, when the whole life of each Machine is known.
 	deletions []deletion
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
@@ -59,7 +58,6 @@ type Judge struct {
 	Late int
 }
 
-// deletion is the deletion of an instance by the processes.
 type deletion struct {
 	at  time.Time
 	uid types.UID
@@ -75,15 +73,14 @@ func New(window time.Duration) *Judge {
 	}
 }
 
-// ExpectDeletion records that something other than the processes is about to delete a Machine, given by its UID, or an
-// instance, given by its ID.
+// ExpectDeletion announces that a user or the test deletes a Machine, given by its UID, or an instance, given by its
+// ID.
 func (j *Judge) ExpectDeletion(id string) { j.expected[id] = true }
 
 // ProcessEnded records the end of a process that creates and deletes Machines.
 func (j *Judge) ProcessEnded(at time.Time) { j.processEnds = append(j.processEnds, at) }
 
-// Breaches returns the breaches that were found so far. It also returns the surplus Machines that the end of a process
-// excuses.
+// Breaches returns the breaches so far, and the surplus Machines that the end of a process excuses.
 func (j *Judge) Breaches() (breaches, excused []Breach) {
 	breaches = append(breaches, j.breaches...)
 	for _, d := range j.deletions {
@@ -104,7 +101,7 @@ func (j *Judge) Breaches() (breaches, excused []Breach) {
 	return breaches, excused
 }
 
-// Certain returns those of the breaches so far that no later change can excuse.
+// Certain returns the breaches so far that no later change can excuse.
 func (j *Judge) Certain() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {
@@ -120,7 +117,6 @@ func (j *Judge) breach(at time.Time, rule, format string, args ...any) {
 	j.breaches = append(j.breaches, Breach{at, rule, fmt.Sprintf(format, args...)})
 }
 
-// instance contains what the judge knows about an instance.
 type instance struct {
 	uid      types.UID
 	hostname string

@@ -15,15 +15,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// history tells a judge about the changes of a deployment named "pool", of its sets and of its machines.
+// history reports to a judge the changes of a deployment "pool", its sets and its machines.
 type history struct {
 	*Judge
 	at       time.Time
 	machines map[string]*v1beta1.Machine
 }
 
-// newHistory returns the history of a pool of n replicas. The pool has one set "old" with the running machines m0, m1
-// and so on. The pool has a surge of 1 and a maximum of 1 unavailable machine.
+// newHistory returns the history of a pool of n replicas with one set, "old", and the running machines m0, m1 and so
+// on. The pool allows one surge machine and one unavailable machine.
 func newHistory(n int32) *history {
 	s := &history{Judge: New(time.Minute), at: time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC),
 		machines: map[string]*v1beta1.Machine{}}
@@ -60,7 +60,6 @@ func (s *history) set(name string, n int32) *v1beta1.MachineSet {
 	return set
 }
 
-// create creates a machine and its instance.
 func (s *history) create(name, set string) {
 	s.machines[name] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 		OwnerReferences: owned("MachineSet", set)}}
@@ -86,13 +85,11 @@ func (s *history) ready(name string, ready bool) {
 	s.Object(s.at, m.DeepCopy())
 }
 
-// requestDeletion sets the deletion timestamp of a machine.
 func (s *history) requestDeletion(name string) {
 	s.machines[name].DeletionTimestamp = &metav1.Time{Time: s.at}
 	s.Object(s.at, s.machines[name].DeepCopy())
 }
 
-// remove deletes a machine in the correct order.
 func (s *history) remove(name string) {
 	s.requestDeletion(name)
 	s.wait(time.Second)
@@ -258,8 +255,7 @@ func TestJudgeFindsBreaches(t *testing.T) {
 	}
 }
 
-// The end of a process excuses one surplus Machine, because the process may have sent one more request for a creation
-// before it ended.
+// A process may have sent one more creation request before it ended, so its end excuses one surplus Machine.
 func TestEndOfProcessExcusesSurplusMachine(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration

@@ -29,14 +29,12 @@ import (
 )
 
 const (
-	// gracePeriod is the time after which the real controllers consider a silent kubelet dead.
-	gracePeriod = 6 * time.Second
-	// leaseInterval is the interval at which a kubelet renews its Lease.
+	gracePeriod   = 6 * time.Second
 	leaseInterval = time.Second
 )
 
 func TestMain(m *testing.M) {
-	// The tests spend most of their time waiting for the real controllers, so many tests run in parallel.
+	// The tests mostly wait for the real controllers, so many run in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
@@ -46,31 +44,27 @@ func TestMain(m *testing.M) {
 		ExtraControllerManagerArgs: []string{
 			fmt.Sprint("--node-monitor-grace-period=", gracePeriod), fmt.Sprint("--node-startup-grace-period=", gracePeriod),
 			"--node-monitor-period=500ms", "--node-eviction-rate=100", "--secondary-node-eviction-rate=100",
-			// Without this flag, the controller would suspect a network failure, because there are few nodes, and would evict no
-			// pods.
+			// Without this flag, the controller would assume a network failure and evict no pods, because there are few
+			// nodes.
 			"--unhealthy-zone-threshold=1",
-			// The controller csrapproving is turned off, because it would approve an administrator's requests.
+			// The controller csrapproving would approve an administrator's requests.
 			"--controllers=*,bootstrapsigner,tokencleaner,-csrapproving",
 		},
 	}))
 }
 
-// cluster is one of the two clusters in a scenario.
 type cluster struct {
 	client.Client
 	namespace string
-	// double is nil in the real cluster. kubelets is nil in the cluster with the double.
-	double   *double
-	kubelets *kubelets
+	double    *double
+	kubelets  *kubelets
 }
 
-// double is a store with its controllers.
 type double struct {
-	server *apiserver.Server
-	now    time.Time
-	random *rand.Rand
-	silent map[string]bool
-	// workloads contains the workloads of the scenario.
+	server    *apiserver.Server
+	now       time.Time
+	random    *rand.Rand
+	silent    map[string]bool
 	workloads []controllermanager.Workload
 	volumes   *controllermanager.Volumes
 }
@@ -80,7 +74,6 @@ func (d *double) manager() controllermanager.Manager {
 		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
-// choices returns the actions that the controllers can take next.
 func (d *double) choices() []controllermanager.Choice {
 	out := d.manager().Choices()
 	for _, w := range d.workloads {
@@ -93,8 +86,8 @@ func (d *double) choices() []controllermanager.Choice {
 	return out
 }
 
-// runControllers runs the controllers in random order until there is nothing to do. It advances the clock if an action
-// becomes due within the given time, or within a minute if no time is given.
+// runControllers runs the controllers in random order until there is nothing to do. runControllers advances the clock
+// to actions that become due within the given time, by default a minute.
 func (d *double) runControllers(wait time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
@@ -117,13 +110,11 @@ func (d *double) runControllers(wait time.Duration) error {
 	return fmt.Errorf("the controllers do not stop")
 }
 
-// kubelets renew the Leases of nodes in the real cluster.
 type kubelets struct {
 	lock  sync.Mutex
 	stops map[string]context.CancelFunc
 }
 
-// setAlive starts or stops the heartbeats of a Node's kubelet.
 func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	if s.double != nil {
 		s.double.silent[node] = !alive
@@ -166,8 +157,8 @@ func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// createExtraNode creates a ready node that does not belong to any scenario. While at least one node is ready, the real
-// controller does not suspect a network failure.
+// createExtraNode creates a ready node outside of all scenarios. While a node is ready, the real controller does not
+// assume a network failure.
 var createExtraNode = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
@@ -177,20 +168,15 @@ var createExtraNode = sync.OnceValue(func() error {
 	return joinNode("n").do(context.Background(), s)
 })
 
-// name returns the name of a cluster-wide object, which differs in each scenario.
 func (s *cluster) name(short string) string { return s.namespace + "-" + short }
 
-// step is a step of a scenario.
 type step struct {
-	name string
-	do   func(context.Context, *cluster) error
-	// refused is set if the test expects the API server to refuse the request.
+	name    string
+	do      func(context.Context, *cluster) error
 	refused bool
-	// wait is the maximum time that the step waits for actions to become due. The default is a minute.
-	wait time.Duration
+	wait    time.Duration
 }
 
-// compare runs a scenario in both clusters, and compares their states after each step.
 func compare(t *testing.T, scenario ...step) {
 	t.Parallel()
 	ctx := t.Context()
@@ -228,7 +214,7 @@ func compare(t *testing.T, scenario ...step) {
 	}
 }
 
-// summary returns only those parts of an error that clients evaluate.
+// summary returns the parts of an error that clients evaluate.
 func summary(err error) string {
 	if err == nil {
 		return "done"
@@ -243,7 +229,6 @@ func summary(err error) string {
 	return fmt.Sprint(apierrors.ReasonForError(err), seconds, after, causes)
 }
 
-// awaitState waits until the real cluster reaches the state of the double.
 func (s *cluster) awaitState(t *testing.T, after step, want []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+after.wait)
@@ -269,5 +254,5 @@ func (s *cluster) awaitState(t *testing.T, after step, want []string) {
 	}
 }
 
-// patience is the time after which a test fails if the expected state is not reached.
+// patience limits how long the real cluster may take to reach the expected state.
 const patience = 150 * time.Second

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The pod collector sets the pods of a deleted node to Failed and deletes them, regardless of their tolerations. The
-// real collector does this almost two minutes after the node was deleted.
+// The pod collector sets the pods of a deleted node to Failed and deletes them, whatever they tolerate. The real
+// collector needs almost two minutes.
 func TestPodsOfDeletedNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
@@ -22,9 +22,8 @@ func TestPodsOfDeletedNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// If no pod needs a volume and the volume's node is deleted or not ready, the controller detaches the volume by force
-// after six minutes. If a ready node uses a volume, the controller never detaches the volume by force. The test needs
-// FULL=1, because no flag shortens the six minutes.
+// After six minutes, the controller detaches an unneeded volume by force if its node is deleted or not ready. The
+// controller never does so on a ready node. The test needs FULL=1, because no flag shortens the six minutes.
 func TestVolumesAreDetachedByForce(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("the test takes more than six minutes: set FULL=1")

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// registerNode creates a Node that is not ready, as its kubelet does.
 func registerNode(name string) step {
 	return step{name: "register node " + name, do: func(ctx context.Context, s *cluster) error {
 		n := node(name)
@@ -22,7 +21,6 @@ func registerNode(name string) step {
 	}}
 }
 
-// setAlive starts or stops the heartbeats of a node's kubelet.
 func setAlive(name string, alive bool) step {
 	description := "the kubelet of " + name + " becomes silent"
 	if alive {
@@ -55,7 +53,6 @@ func TestTaintsFollowConditions(t *testing.T) {
 		changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)))
 }
 
-// tolerantPod returns a pod that tolerates nodes that are not ready or unreachable for some seconds.
 func tolerantPod(name string, seconds int64) *corev1.Pod {
 	p := pod(name)
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -65,7 +62,6 @@ func tolerantPod(name string, seconds int64) *corev1.Pod {
 	return p
 }
 
-// daemonPod returns a pod with the tolerations of a DaemonSet.
 func daemonPod(name string) *corev1.Pod {
 	p := tolerantPod(name, 0)
 	for i := range p.Spec.Tolerations {
@@ -74,7 +70,6 @@ func daemonPod(name string) *corev1.Pod {
 	return p
 }
 
-// staticPod returns a pod with the tolerations of a mirror pod.
 func staticPod(name string) *corev1.Pod {
 	p := pod(name)
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
@@ -92,8 +87,8 @@ func TestSilentNode(t *testing.T) {
 		changeStatus(pod("daemon"), setReady))
 }
 
-// If a node reports that it is not ready, for example after a restart of its kubelet, pods are evicted from the node
-// too. As long as the kubelet is not silent, it reports the status of the other pods.
+// Pods are also evicted from a node that reports that it is not ready, for example after a restart of its kubelet. The
+// kubelet still reports the status of its pods.
 func TestNotReadyNode(t *testing.T) {
 	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		create(tolerantPod("impatient", 0)), create(pod("patient")), changeStatus(pod("patient"), setReady),
@@ -102,7 +97,7 @@ func TestNotReadyNode(t *testing.T) {
 		setAlive("n", false), changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)))
 }
 
-// A pod that is being deleted remains on a silent node until the node gets the out-of-service taint.
+// A terminating pod remains on a silent node until the node gets the out-of-service taint.
 func TestOutOfServiceNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
@@ -113,7 +108,7 @@ func TestOutOfServiceNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// If a node is ready, the out-of-service taint only causes the eviction of its pods, and the kubelet ends them.
+// On a ready node, the out-of-service taint only evicts the pods. The kubelet then ends them.
 func TestReadyOutOfServiceNode(t *testing.T) {
 	compare(t, joinNode("n"), create(pod("web")), create(staticPod("static")), changeStatus(pod("web"), setReady),
 		change(node("n"), addTaint(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)),
@@ -131,7 +126,7 @@ func TestNodeWithoutStatus(t *testing.T) {
 	}})
 }
 
-// An unscheduled pod is deleted at once, because it has no kubelet.
+// A pod without a node is deleted at once, because it has no kubelet.
 func TestUnscheduledPod(t *testing.T) {
 	waiting := pod("waiting")
 	waiting.Spec.NodeName, waiting.Spec.NodeSelector = "", map[string]string{"no": "node"}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// qualify sets the namespace of an object. If the object is cluster-wide, qualify gives it a unique name instead. If
-// the object is a pod, qualify also sets its node.
+// qualify sets the namespace of an object, or a unique name if the object is cluster-wide, and also sets the node of a
+// pod.
 func (s *cluster) qualify(o client.Object) {
 	switch x := o.(type) {
 	case *corev1.Node, *certificatesv1.CertificateSigningRequest:
@@ -29,7 +29,6 @@ func (s *cluster) qualify(o client.Object) {
 	o.SetNamespace(s.namespace)
 }
 
-// create creates an object that is owned by the named ConfigMaps.
 func create(o client.Object, owners ...string) step {
 	return step{name: fmt.Sprintf("create %T %s", o, o.GetName()), do: func(ctx context.Context, s *cluster) error {
 		o := o.DeepCopyObject().(client.Object)
@@ -50,7 +49,6 @@ func configMap(name string, finalizers ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
 }
 
-// remove deletes an object.
 func remove(o client.Object, options ...client.DeleteOption) step {
 	return step{name: fmt.Sprintf("delete %T %s", o, o.GetName()), do: func(ctx context.Context, s *cluster) error {
 		o := o.DeepCopyObject().(client.Object)
@@ -59,10 +57,8 @@ func remove(o client.Object, options ...client.DeleteOption) step {
 	}}
 }
 
-// change changes an object.
 func change[O client.Object](o O, how func(O)) step { return patch(o, false, how) }
 
-// changeStatus returns a step that changes the status of an object.
 func changeStatus[O client.Object](o O, how func(O)) step { return patch(o, true, how) }
 
 func patch[O client.Object](o O, status bool, how func(O)) step {
@@ -103,13 +99,12 @@ func TestDependentsAreDeletedWithOwner(t *testing.T) {
 	}
 }
 
-// Dependents are deleted only after their owner is removed.
+// Dependents are deleted only after their owner.
 func TestOwnerWithFinalizerKeepsDependents(t *testing.T) {
 	compare(t, create(configMap("owner", finalizer)), create(configMap("child"), "owner"), remove(configMap("owner")),
 		create(configMap("sibling"), "owner"), change(configMap("owner"), removeFinalizers))
 }
 
-// pod returns a pod on node n.
 func pod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "a"}},
@@ -120,7 +115,6 @@ func pod(name string) *corev1.Pod {
 
 func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// joinNode creates a ready node with a kubelet that is alive.
 func joinNode(name string) step {
 	return step{name: "join node " + name, do: func(ctx context.Context, s *cluster) error {
 		n := node(name)
@@ -133,7 +127,6 @@ func joinNode(name string) step {
 	}}
 }
 
-// conditions returns the conditions that a kubelet reports.
 func conditions(status corev1.ConditionStatus) (all []corev1.NodeCondition) {
 	now := metav1.Now()
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
@@ -185,7 +178,6 @@ func TestDisruptionBudgetsCountPods(t *testing.T) {
 	}
 }
 
-// refused marks a step whose request the API server is expected to refuse.
 func refused(s step) step {
 	s.refused = true
 	return s
@@ -202,8 +194,8 @@ func TestEvictions(t *testing.T) {
 	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) step {
 		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
 	}
-	// If a pod has two budgets, the real controller updates only one of them, and it can be either of the two. Therefore
-	// the second budget is created in the last step.
+	// The real controller updates only one of two budgets of a pod, and it may choose either one. So the second budget
+	// is created in the last step.
 	compare(t, joinNode("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
 		changeStatus(pod("ready"), setReady), changeStatus(pod("unready"), unready), changeStatus(pod("done"), setSucceeded),
 		create(budget(spec)), refused(evict("ready")), evict("pending"),

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// newRequest returns a request for a certificate.
 func newRequest(t *testing.T, name, signer string,
 	template x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
 	der, err := x509.CreateCertificateRequest(nil, &template, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
@@ -76,7 +75,7 @@ func TestCertificatesAreSigned(t *testing.T) {
 	compare(t, scenario...)
 }
 
-// The token cleaner must not delete tokens without an expiration, or other Secrets.
+// The token cleaner must keep tokens without an expiration, and all other Secrets.
 func TestExpiredTokensAreDeleted(t *testing.T) {
 	token := func(id string, kind corev1.SecretType, in time.Duration) step {
 		return step{name: "create the token " + id, do: func(ctx context.Context, s *cluster) error {

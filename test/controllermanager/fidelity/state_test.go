@@ -20,14 +20,13 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// comparedKinds returns lists of the kinds that are compared.
 func comparedKinds() []client.ObjectList {
 	return []client.ObjectList{&corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{},
 		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &certificatesv1.CertificateSigningRequestList{},
 		&storagev1.VolumeAttachmentList{}}
 }
 
-// owns reports whether an object is part of the scenario. It returns false for objects that exist in every namespace.
+// owns reports whether an object belongs to the scenario. Objects that exist in every namespace do not.
 func (s *cluster) owns(o client.Object) bool {
 	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		return strings.HasPrefix(va.Spec.NodeName, s.namespace)
@@ -36,8 +35,7 @@ func (s *cluster) owns(o client.Object) bool {
 		strings.HasSuffix(o.GetName(), s.namespace)) && o.GetName() != "kube-root-ca.crt"
 }
 
-// state describes the objects of the scenario. The description does not contain values that always differ between two
-// clusters.
+// state describes the objects of the scenario, without the values that always differ between two clusters.
 func (s *cluster) state(ctx context.Context) (all []string, err error) {
 	owners := map[string]string{}
 	var objects []client.Object
@@ -136,7 +134,6 @@ func describeNode(node *corev1.Node) (out []string) {
 	return out
 }
 
-// watchAll returns a channel that receives a value after changes of the compared kinds.
 func (s *cluster) watchAll(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	for _, list := range comparedKinds() {
@@ -160,7 +157,6 @@ func (s *cluster) watchAll(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// cleanUp stops the kubelets of the scenario and deletes its cluster-wide objects.
 func (s *cluster) cleanUp(t *testing.T) {
 	s.kubelets.lock.Lock()
 	for _, stop := range s.kubelets.stops {

@@ -15,10 +15,8 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// volume returns the name of the PersistentVolume of a claim.
 func (s *cluster) volume(claim string) string { return s.name(claim) }
 
-// volumesOf returns the names of the volumes of a pod.
 func volumesOf(p *corev1.Pod) (all []string) {
 	for _, v := range p.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
@@ -28,7 +26,6 @@ func volumesOf(p *corev1.Pod) (all []string) {
 	return all
 }
 
-// createVolume creates a volume and its claim. The double needs only their names.
 func createVolume(claim string) step {
 	return step{name: "create volume " + claim, do: func(ctx context.Context, s *cluster) error {
 		if s.double != nil {
@@ -51,7 +48,6 @@ func createVolume(claim string) step {
 	}}
 }
 
-// podWithVolume returns a pod on a node with the volume of a claim.
 func podWithVolume(name, node, claim string) *corev1.Pod {
 	p := pod(name)
 	p.Spec.NodeName = node
@@ -69,21 +65,19 @@ func addOutOfServiceTaint(n *corev1.Node) {
 		Effect: corev1.TaintEffectNoExecute})
 }
 
-// setRunning sets the status of a pod whose container is running.
 func setRunning(p *corev1.Pod) {
 	setReady(p)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-// setStopped sets the status of a pod whose container has ended.
 func setStopped(p *corev1.Pod) {
 	setSucceeded(p)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}}}
 }
 
-// reportInUse returns a step in which a kubelet reports the volumes that it may have mounted.
+// reportInUse is a step in which a kubelet reports the volumes that it may have mounted.
 func reportInUse(name string, claims ...string) step {
 	return step{name: fmt.Sprint("the kubelet of ", name, " reports volumes in use: ", claims),
 		do: func(ctx context.Context, s *cluster) error {
@@ -96,7 +90,6 @@ func reportInUse(name string, claims ...string) step {
 		}}
 }
 
-// attachment returns the VolumeAttachment of a claim and a node.
 func (s *cluster) attachment(ctx context.Context, claim, node string) (*storagev1.VolumeAttachment, error) {
 	list := &storagev1.VolumeAttachmentList{}
 	if err := s.List(ctx, list); err != nil {
@@ -111,7 +104,6 @@ func (s *cluster) attachment(ctx context.Context, claim, node string) (*storagev
 	return nil, fmt.Errorf("found no VolumeAttachment for claim %s and node %s", claim, node)
 }
 
-// attachVolume attaches the volume of a claim to a node, as the storage driver does.
 func attachVolume(claim, node string) step {
 	return step{name: "the driver attaches " + claim + " to " + node, do: func(ctx context.Context, s *cluster) error {
 		va, err := s.attachment(ctx, claim, node)
@@ -129,7 +121,6 @@ func attachVolume(claim, node string) step {
 	}}
 }
 
-// detachVolume detaches the volume of a claim from a node, as the storage driver does.
 func detachVolume(claim, node string) step {
 	return step{name: "the driver detaches " + claim + " from " + node, do: func(ctx context.Context, s *cluster) error {
 		va, err := s.attachment(ctx, claim, node)
@@ -142,18 +133,15 @@ func detachVolume(claim, node string) step {
 	}}
 }
 
-// runPodWithVolume creates a pod with a volume and sets the pod to running.
 func runPodWithVolume(p *corev1.Pod, node, claim string) []step {
 	return []step{createVolume(claim), create(p), reportInUse(node, claim), attachVolume(claim, node), changeStatus(p,
 		setRunning)}
 }
 
-// joinNodeWithVolumes creates a ready node for which the controller attaches volumes.
 func joinNodeWithVolumes(name string) []step {
 	return []step{joinNode(name), change(node(name), setManaged)}
 }
 
-// steps concatenates steps and lists of steps.
 func steps(parts ...any) (scenario []step) {
 	for _, part := range parts {
 		switch part := part.(type) {
@@ -166,23 +154,23 @@ func steps(parts ...any) (scenario []step) {
 	return scenario
 }
 
-// The controller attaches a volume when a pod that uses it is bound to a node. When the pod has ended and the kubelet
-// no longer uses the volume, the controller removes it from the status of the Node and deletes the attachment. The
-// driver may take longer.
+// The controller attaches a volume when a pod that uses it is bound to a node. After the pod has ended and the kubelet
+// has released the volume, the controller removes it from the Node's status and deletes the attachment. The driver may
+// take longer.
 func TestVolumeFollowsPod(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), remove(p), changeStatus(p, setStopped),
 		remove(p, client.GracePeriodSeconds(0)), reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// If a pod is deleted before its containers start, its volume is no longer needed.
+// A pod that is deleted before its containers start no longer needs its volume.
 func TestVolumeOfPodThatNeverRan(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), createVolume("data"), create(p), remove(p), attachVolume("data", "n"),
 		reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A volume is attached to a second node only after the driver has detached it from the first node.
+// A second node gets the volume only after the driver has detached it from the first one.
 func TestVolumeIsAttachedToOneNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "data"), podWithVolume("second", "m", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"),
@@ -192,14 +180,14 @@ func TestVolumeIsAttachedToOneNode(t *testing.T) {
 		detachVolume("data", "n"), attachVolume("data", "m"), changeStatus(second, setRunning))...)
 }
 
-// If a node lacks the annotation controller-managed-attach-detach, the controller does not attach volumes to the node.
+// The controller does not attach volumes to a node without the annotation controller-managed-attach-detach.
 func TestVolumesOfUnmanagedNode(t *testing.T) {
 	p, other := podWithVolume("db", "n", "one"), podWithVolume("other", "m", "two")
 	compare(t, steps(joinNode("n"), createVolume("one"), create(p), changeStatus(p, setRunning), joinNodeWithVolumes("m"),
 		runPodWithVolume(other, "m", "two"))...)
 }
 
-// After the pods of a silent node are deleted, their volumes remain attached until the node has the out-of-service
+// The volumes of a silent node remain attached after the deletion of its pods, until the node gets the out-of-service
 // taint.
 func TestVolumesOfOutOfServiceNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "one"), podWithVolume("second", "n", "two")
@@ -208,15 +196,15 @@ func TestVolumesOfOutOfServiceNode(t *testing.T) {
 		change(node("n"), addOutOfServiceTaint), detachVolume("one", "n"), detachVolume("two", "n"))...)
 }
 
-// If a node has the out-of-service taint, volumes are detached after the deletion of their pods, even if the node is
-// ready.
+// The out-of-service taint also detaches the volumes of deleted pods from a ready node.
 func TestVolumesOfReadyOutOfServiceNode(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), change(node("n"), addOutOfServiceTaint),
 		remove(p, client.GracePeriodSeconds(0)), detachVolume("data", "n"))...)
 }
 
-// When a Node is deleted, a volume that the kubelet reported as in use remains attached. Other volumes are detached.
+// After the deletion of a Node, a volume that the kubelet reported as in use remains attached. Other volumes are
+// detached.
 func TestVolumesOfDeletedNode(t *testing.T) {
 	used, unused := podWithVolume("used", "n", "one"), podWithVolume("unused", "m", "two")
 	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(used, "n", "one"),

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// createWorkload creates a workload: an object in the real cluster, and a Workload in the double.
 func createWorkload(kind, name string, replicas int32) step {
 	return step{name: fmt.Sprint("create ", kind, " ", name), do: func(ctx context.Context, s *cluster) error {
 		p := pod("")
@@ -38,7 +37,7 @@ func createWorkload(kind, name string, replicas int32) step {
 		}
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "uid-of-workload",
 			Controller: ptr.To(true)}}
-		if kind == "DaemonSet" { // The garbage collector of the store checks owners of this kind.
+		if kind == "DaemonSet" { // The garbage collector of the store needs this kind of owner.
 			set := &appsv1.DaemonSet{ObjectMeta: meta}
 			if err := s.Create(ctx, set); err != nil {
 				return err
@@ -52,7 +51,6 @@ func createWorkload(kind, name string, replicas int32) step {
 	}}
 }
 
-// setCapacity sets the capacity of a node.
 func setCapacity(n *corev1.Node) {
 	n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"),
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi")}
@@ -65,7 +63,6 @@ func labelNode(name string) step {
 	}}
 }
 
-// forEachPod calls a function for all pods of the scenario on a node.
 func forEachPod(action, node string, do func(context.Context, *cluster, *corev1.Pod) error) step {
 	return step{name: action + " on " + node, do: func(ctx context.Context, s *cluster) error {
 		list := &corev1.PodList{}
@@ -100,7 +97,6 @@ func deletePods(node string) step {
 	})
 }
 
-// finishPods removes pods that are being deleted, in the same way as the kubelet.
 func finishPods(node string) step {
 	return forEachPod("finish pods", node, func(ctx context.Context, s *cluster, p *corev1.Pod) error {
 		if p.DeletionTimestamp.IsZero() {
@@ -115,8 +111,8 @@ func preferNoSchedule(n *corev1.Node) {
 		Effect: corev1.TaintEffectPreferNoSchedule})
 }
 
-// A ReplicaSet replaces a pod when its deletion begins. The scheduler ignores cordoned nodes, and uses a node with a
-// PreferNoSchedule taint only if there is no other.
+// A ReplicaSet replaces a pod when its deletion begins. The scheduler ignores cordoned nodes, and prefers nodes without
+// a PreferNoSchedule taint.
 func TestReplicaSetReplacesPods(t *testing.T) {
 	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("ReplicaSet", "web", 2),
 		startPods("n"), joinNode("m"), changeStatus(node("m"), setCapacity), labelNode("m"), change(node("n"), cordon(true)),
@@ -126,7 +122,7 @@ func TestReplicaSetReplacesPods(t *testing.T) {
 		startPods("n"))
 }
 
-// A StatefulSet creates its pods in order. It replaces a pod only after the pod has been removed.
+// A StatefulSet creates its pods in order, and replaces a pod only after the removal of the pod.
 func TestStatefulSetReplacesPodsInOrder(t *testing.T) {
 	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("StatefulSet", "db", 2),
 		startPods("n"), startPods("n"), deletePods("n"), finishPods("n"), startPods("n"), startPods("n"))

@@ -1,6 +1,6 @@
 // Package authorized compares the roles in config/rbac with the requests of the processes in the audit logs of real API
-// servers. No request may be refused, every request must be allowed by the roles alone, and each verb of a role must be
-// used by at least one request.
+// servers. No request may be refused, the roles alone must allow every request, and some request must use each verb of
+// a role.
 //
 // Each test that runs the processes records the grants that the processes used. After all tests, Unused finds the
 // grants that no test used.
@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Grant is the smallest part of a role: the permission for one verb on one resource.
+// Grant is the permission for one verb on one resource, the smallest part of a role.
 type Grant struct {
 	Role      manifests.Role
 	Namespace string // the namespace of the role, "" for all namespaces
@@ -26,7 +26,7 @@ type Grant struct {
 	Resource  string // with the subresource, such as "pods/eviction"
 	Name      string // the only object of the grant, "" for any object
 
-	boundIn string // the only namespace in which a role for all namespaces is bound, "" if it is bound for all
+	boundIn string // the only namespace in which a cluster-wide role is bound, "" for all namespaces
 }
 
 // String returns for example "provider-target: create pods/eviction" or "manager-control in machinist-system: get
@@ -46,7 +46,6 @@ func (g Grant) String() string {
 	return s
 }
 
-// allows reports whether the grant allows the request.
 func (g Grant) allows(r auditlog.Request) bool {
 	resource := r.Resource
 	if r.Subresource != "" {
@@ -56,13 +55,12 @@ func (g Grant) allows(r auditlog.Request) bool {
 		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.boundIn == "" || g.boundIn == r.Namespace) && g.matchesName(r)
 }
 
-// matchesName reports whether the grant is for the object of the request. If a process serves only one namespace, the
-// name of its Lease ends with the name of this namespace, but the role names the Lease without this suffix.
+// matchesName reports whether the grant covers the object of the request. The Lease of a process that serves one
+// namespace has this namespace as a suffix, which the role omits.
 func (g Grant) matchesName(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }
 
-// specificity returns a number that is larger for a grant that allows less.
 func (g Grant) specificity() int {
 	n := 0
 	if g.Namespace != "" {
@@ -74,8 +72,6 @@ func (g Grant) specificity() int {
 	return n
 }
 
-// grantsOf returns the grants of a role. If namespace is not empty, the cluster-wide grants are bound only in this
-// namespace.
 func grantsOf(role manifests.Role, namespace string) ([]Grant, error) {
 	var grants []Grant
 	for _, object := range role.For("sim", namespace) {
@@ -100,7 +96,6 @@ func grantsOf(role manifests.Role, namespace string) ([]Grant, error) {
 	return grants, nil
 }
 
-// explicit reports whether the rule lists its verbs, groups and resources without wildcards.
 func explicit(rule rbacv1.PolicyRule) bool {
 	for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources} {
 		if len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "*") }) {

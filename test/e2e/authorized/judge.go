@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// checkRequests checks the requests of one user to one cluster. It returns the grants that the requests used, and a
+// checkRequests checks the requests of one user to one cluster. checkRequests returns the grants that they used, and a
 // description of each wrong request.
 func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wrong []string) {
 	used = map[Grant]bool{}
@@ -16,10 +16,9 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 		grant, ok := find(grants, r)
 		switch {
 		case r.Denied && (ok || allowedForAll(r)):
-			// An API server that has just started denies everything until it has read its roles. If the API server denied
-			// requests for longer, the test would fail, because the fleet would not reach the expected state.
+			// An API server that has just started denies everything until it has read its roles.
 		case r.NamespaceEnds && ok:
-			// The roles allow the request. A process cannot know in advance that the namespace will be deleted.
+			// The roles allow the request, but the namespace is being deleted. A process cannot know this in advance.
 		case r.Code == http.StatusForbidden:
 			wrong = append(wrong, describe(r)+" was refused")
 		case allowedForAll(r):
@@ -33,17 +32,16 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 	return used, slices.Compact(wrong)
 }
 
-// allowedForAll reports whether every authenticated user may send the request. Such requests ask whether the API server
-// is ready, what it serves, who the user is and what the user may do. After a request was denied, the processes ask who
-// the user is and what the user may do.
+// allowedForAll reports whether every authenticated user may send the request. Such requests ask about readiness, the
+// API, and the user's own identity and permissions.
 func allowedForAll(r auditlog.Request) bool {
 	return r.Path != "" || r.Verb == "create" &&
 		(r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews" ||
 			r.Group == "authentication.k8s.io" && r.Resource == "selfsubjectreviews")
 }
 
-// find returns the grant that allows the request. If one cluster is both the control and the target cluster, several
-// grants may allow the request. find then returns the most specific one.
+// find returns the most specific grant that allows the request. Several grants may allow it if one cluster is both
+// control and target.
 func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	for _, g := range grants {
 		if g.allows(r) && (!ok || g.specificity() > found.specificity()) {
@@ -53,8 +51,8 @@ func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	return found, ok
 }
 
-// describe returns a description of a request. It omits the name of the object, so that all requests of the same kind
-// have the same description.
+// describe returns a description of a request without the object's name. Equal kinds of requests have equal
+// descriptions.
 func describe(r auditlog.Request) string {
 	if r.Path != "" {
 		return fmt.Sprintf("%s %s by %s", r.Verb, r.Path, r.User)

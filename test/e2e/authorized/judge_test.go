@@ -127,7 +127,6 @@ func TestCompareFindsUnusedGrant(t *testing.T) {
 	}
 }
 
-// entry returns a line of an audit log.
 func entry(user, verb, resource, ns, name string) string {
 	return fmt.Sprintf(`{"kind":"Event","stage":"ResponseComplete","requestURI":"/x","verb":%q,"user":{"username":%q},`+
 		`"objectRef":{"resource":%q,"namespace":%q,"name":%q},"responseStatus":{"code":200}}`+"\n", verb, user,

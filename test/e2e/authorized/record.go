@@ -13,7 +13,6 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// process describes a process of Machinist: its user name, and its roles in both clusters.
 type process struct {
 	user            string
 	control, target manifests.Role
@@ -26,13 +25,13 @@ func processes() []process {
 	}
 }
 
-// Clusters names the audit logs and the namespace of an installation. Control and Target are the audit logs of a
-// control cluster and of a target cluster. They may be the same. If there is no target cluster, Target is "". If
-// Namespace is set, the cluster-wide roles of the control cluster are bound only in this namespace.
+// Clusters names the audit logs and the namespace of an installation. Control and Target may be the same log, and
+// Target is "" without a target cluster. If Namespace is set, the cluster-wide roles of the control cluster are bound
+// only there.
 type Clusters struct{ Control, Target, Namespace string }
 
-// Record writes the grants that were used into the folder. It returns an error that names each request that was refused
-// or that the roles do not allow.
+// Record writes the used grants into the folder. Its error names each request that was refused or that the roles do not
+// allow.
 func Record(folder string, c Clusters) error {
 	var lines, wrong []string
 	for _, p := range processes() {
@@ -94,8 +93,8 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// Unused returns an error that names each unused grant: no record in the folder contains it, and it is not one of the
-// grants that are needed without a request.
+// Unused returns an error with the grants that no record in the folder contains and that are not needed without a
+// request.
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
@@ -132,8 +131,7 @@ func read(folder string) (map[string]bool, error) {
 	return used, nil
 }
 
-// compare returns an error if a grant is neither used nor has a reason, or if there is a reason for a grant that does
-// not exist.
+// compare returns an error for each grant without use and reason, and for each reason without a grant.
 func compare(grants []Grant, used map[string]bool, reasons map[string]string) error {
 	var errs []error
 	granted := map[string]bool{}

@@ -1,12 +1,11 @@
 package authorized
 
-// neededWithoutRequest returns the grants that are needed even if no request in the audit logs uses them, each with the
-// reason.
+// neededWithoutRequest returns the grants that are needed even if no audit log contains a use, with the reasons.
 func neededWithoutRequest() map[string]string {
 	const (
-		blocking = "no request uses it: the admission plugin OwnerReferencesPermissionEnforcement, which every test enables, " +
-			"requires it of a user that creates an object which blocks the deletion of its owner"
-		signer = "no request uses it: admission requires it of a user that approves a certificate of this signer"
+		blocking = "no request uses this grant: the admission plugin OwnerReferencesPermissionEnforcement, which every " +
+			"test enables, requires it of a user that creates an object which blocks the deletion of its owner"
+		signer = "no request uses this grant: admission requires it of a user that approves a certificate of this signer"
 		series = "the patch counts an event that occurs again within minutes, which happens only in some runs"
 		extend = "a token is extended only after hours, for a machine with a longer timeouts.creation"
 	)

@@ -1,5 +1,5 @@
 // Package disrupted finds the disruptions of Machines in the history of a control cluster's etcd, and compares them
-// with what budgets allowed. It counts independently of the controllers.
+// with the budgets. The package counts independently of the controllers.
 package disrupted
 
 import (
@@ -17,15 +17,14 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-// Machines is the prefix of the keys of Machines in etcd. Ours is the prefix of the keys of all Machinist objects in
-// etcd.
+// Prefixes of the keys in etcd: Machines of all Machines, and Ours of all Machinist objects.
 const (
 	Ours     = "/registry/" + v1beta1.GroupName + "/"
 	Machines = Ours + "machines/"
 )
 
-// A Begin is a write that begins a disruption: it takes a machine with a Node out of service, or begins to change the
-// machine's instance.
+// A Begin is a write that begins a disruption. The write takes a machine with a Node out of service, or begins to
+// change its instance.
 type Begin struct {
 	// Machine is the machine in the state that was written. At is the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
@@ -35,8 +34,8 @@ type Begin struct {
 	All []*v1beta1.Machine
 }
 
-// History finds the disruptions in the changes in etcd, which it must receive in order. A zero History has received no
-// changes yet.
+// History finds the disruptions in the changes of etcd, which it must receive in order. The zero History is ready to
+// use.
 type History struct {
 	// Begins contains the writes so far that began a disruption.
 	Begins []Begin
@@ -44,7 +43,7 @@ type History struct {
 	machines map[string]*v1beta1.Machine
 }
 
-// Add adds the next change. It ignores objects other than Machines.
+// Add adds the next change. Add ignores objects other than Machines.
 func (h *History) Add(c history.Change) error {
 	if !strings.HasPrefix(c.Key, Machines) {
 		return nil
@@ -69,21 +68,16 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// Is reports whether a machine is disrupted: it has a Node, but is out of service or about to be taken out of service.
+// Is reports whether a machine with a Node is out of service, or about to be taken out of service.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
 
-// changing reports whether the machine's instance has another class than its specification, or is not up to date with
-// its class.
 func changing(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Spec.ClassRef != nil && (m.Status.Applied.ClassName != m.Spec.ClassRef.Name ||
 		meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate))
 }
 
-// writtenAt returns the time at which the disruption of a machine was written, as far as the machine's metadata contain
-// it. If the metadata do not contain the time, writtenAt returns the time of the read. This is possible for a machine
-// of a set.
 func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time
@@ -103,8 +97,7 @@ func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 // Budget is a budget for disruptions that a test checks.
 type Budget struct {
 	Name string
-	// Selects reports whether the budget selects a machine with these labels. If Selects is nil, the budget selects all
-	// machines.
+	// Selects reports whether the budget selects machines with these labels. Nil selects all machines.
 	Selects func(map[string]string) bool
 	// Allowed returns how many of the selected machines may be disrupted at the same time.
 	Allowed func(selected int) int
@@ -112,8 +105,7 @@ type Budget struct {
 	InForce func(Begin) bool
 }
 
-// Use returns the number of machines that the budget selected immediately after a write, and how many of these machines
-// were disrupted.
+// Use returns how many machines the budget selects immediately after a write, and how many of them are disrupted.
 func (b Budget) Use(at Begin) (selected, disrupted int) {
 	for _, m := range at.All {
 		if b.Selects != nil && !b.Selects(m.Labels) {
@@ -132,7 +124,7 @@ func (b Budget) Applies(at Begin) bool {
 	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.InForce == nil || b.InForce(at))
 }
 
-// Check returns an error if more machines were disrupted after a write than the budget allowed.
+// Check returns an error if a write disrupted more machines than the budget allows.
 func (b Budget) Check(at Begin) error {
 	if !b.Applies(at) {
 		return nil

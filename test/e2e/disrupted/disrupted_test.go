@@ -14,11 +14,9 @@ import (
 
 var (
 	noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	// read is the time at which all changes of a test have been read.
 	read = noon.Add(time.Minute)
 )
 
-// changeLog collects the changes that a test makes.
 type changeLog struct {
 	t       *testing.T
 	changes []history.Change

@@ -1,5 +1,5 @@
-// Package inmemory starts the API server of test/apiserver for the tests of a binary. This saves the 10 to 20 seconds
-// of processor time that a real control plane would cost. The functions of test/env work with both:
+// Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost
+// 10 to 20 seconds of processor time. The functions of test/env work with both:
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //
@@ -30,7 +30,6 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// front is the API server of this test binary. Main sets it.
 var front *apiserver.Front
 
 // Main starts a server, runs the tests and stops the server.
@@ -57,7 +56,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// fronts is the number of servers in this binary. Each server gets its own range of UIDs.
+// fronts counts the servers in this binary. Each server gets its own range of UIDs.
 var fronts atomic.Int64
 
 func newFront() *apiserver.Front {
@@ -71,8 +70,8 @@ func newFront() *apiserver.Front {
 // Another starts another, empty cluster, and returns an administrator's client for it.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
-// WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the
-// path of a kubeconfig file.
+// WithoutMachinist starts a cluster without the kinds of Machinist, stops it when the test ends, and returns the path
+// of its kubeconfig.
 func WithoutMachinist(t testing.TB) string {
 	t.Helper()
 	other := newFront()

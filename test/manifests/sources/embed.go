@@ -1,7 +1,6 @@
 // Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples
-// of their objects. The definitions have the names, scopes and subresources of the originals. The definitions of
-// Gardener and OpenShift also have the types of the fields. The definitions of the other systems accept any field, as
-// most of their originals do.
+// of their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
+// OpenShift also have the types of the fields. The others accept any field, like most of their originals.
 package sources
 
 import (
@@ -24,13 +23,13 @@ var files embed.FS
 
 const crds = "crds.yaml"
 
-// CRDs returns the CustomResourceDefinitions of an API group of an old system. It panics if there are none.
+// CRDs returns the CustomResourceDefinitions of an API group of an old system. CRDs panics if there are none.
 func CRDs(group string) []*unstructured.Unstructured {
 	return objects(path.Join(group, crds))
 }
 
-// Samples returns objects of an API group of an old system, by the names of their files without .yaml. It panics if
-// there are none.
+// Samples returns objects of an API group of an old system, by the names of their files without .yaml. Samples panics
+// if there are none.
 func Samples(group string) map[string][]*unstructured.Unstructured {
 	entries, err := files.ReadDir(group)
 	if err != nil {
@@ -61,7 +60,7 @@ func objects(name string) (all []*unstructured.Unstructured) {
 			document, err = yaml.YAMLToJSON(document)
 		}
 		if err == nil && string(document) == "null" {
-			continue // a comment only
+			continue // only a comment
 		}
 		if err == nil {
 			err = object.UnmarshalJSON(document)

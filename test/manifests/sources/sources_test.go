@@ -57,8 +57,7 @@ func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	}
 }
 
-// If an API server refused a sample or removed one of its fields, only tests without an API server would cover this
-// sample or field.
+// If an API server refused a sample or removed a field, only tests without an API server would cover it.
 func TestDefinitionsKeepFieldsOfCompleteSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificateRequest returns a function that describes the requests of a node for certificates of the given signer.
 func certificateRequest(name, signer string) func(client.Object) string {
 	return func(o client.Object) string {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -48,15 +47,14 @@ func TestKubeletRequestsClientCertificate(t *testing.T) {
 	})
 }
 
-// The kubelet requests its serving certificate with the identity of the node, and waits for the approval.
 func TestKubeletRequestsServingCertificate(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		return c.record.states(t, 0, certificateRequest(n.name, certificatesv1.KubeletServingSignerName), "certificate false")
 	})
 }
 
-// nodeState returns a function that describes a Node as its kubelet reports it. The description does not contain values
-// that always differ between two machines.
+// nodeState returns a function that describes a Node as its kubelet reports it, without values that always differ
+// between two machines.
 func nodeState(name string) func(client.Object) string {
 	return func(o client.Object) string {
 		n, ok := o.(*corev1.Node)
@@ -71,12 +69,12 @@ func nodeState(name string) func(client.Object) string {
 			labels = append(labels, key+"="+value)
 		}
 		for key, value := range n.Annotations {
-			if key != "node.alpha.kubernetes.io/ttl" { // kube-controller-manager sets it.
+			if key != "node.alpha.kubernetes.io/ttl" { // kube-controller-manager sets this annotation.
 				annotations = append(annotations, key+"="+value)
 			}
 		}
 		for _, taint := range n.Spec.Taints {
-			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") { // kube-controller-manager sets them.
+			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") { // kube-controller-manager sets these taints.
 				taints = append(taints, taint.ToString())
 			}
 		}
@@ -84,8 +82,7 @@ func nodeState(name string) func(client.Object) string {
 			addresses = append(addresses, string(a.Type))
 		}
 		for _, kind := range slices.Sorted(maps.Keys(n.Status.Capacity)) {
-			// Ignore huge pages, because they depend on the host. Ignore local storage, because the real node does not manage
-			// it.
+			// Huge pages depend on the host, and the real node does not manage local storage.
 			if !strings.HasPrefix(string(kind), corev1.ResourceHugePagesPrefix) && kind != corev1.ResourceEphemeralStorage {
 				resources = append(resources, string(kind))
 			}
@@ -104,14 +101,14 @@ func nodeState(name string) func(client.Object) string {
 	}
 }
 
-// The kubelet first registers a Node that is not Ready and has labels and taints. Next, the Node becomes Ready.
+// The kubelet first registers a Node that is not Ready, with labels and taints. Then the Node becomes Ready.
 func TestKubeletRegistersNode(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		return c.record.states(t, 0, nodeState(n.name), "Ready=True")
 	})
 }
 
-// The kubelet creates the CSINode and the Lease and reports the Ready condition in a random order.
+// The kubelet creates the CSINode and the Lease and reports Ready in a random order.
 func TestKubeletCreatesCSINodeAndLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		csi := c.record.distinctStates(t, func(o client.Object) string {

@@ -15,7 +15,6 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// firstReport receives the first report of a machine.
 type firstReport chan simcloud.HostStatus
 
 func (l firstReport) Save(host.Disk) error { return nil }
@@ -27,7 +26,7 @@ func (l firstReport) Report(s simcloud.HostStatus) {
 	}
 }
 
-// The kubelet must refuse to start if it is configured with labels of Kubernetes that it must not set.
+// The kubelet must refuse to start with labels of Kubernetes that it must not set.
 func TestKubeletRejectsReservedLabels(t *testing.T) {
 	kubelet, err := controlplane.Locate("kubelet")
 	if err != nil {
@@ -44,7 +43,7 @@ func TestKubeletRejectsReservedLabels(t *testing.T) {
 		"failure-domain.beta.kubernetes.io/zone", "notkubernetes.io/pool"} {
 		t.Run(strings.ReplaceAll(key, "/", " "), func(t *testing.T) {
 			t.Parallel()
-			// If the kubelet accepts the label, it exits for another reason: the configuration file does not exist.
+			// A kubelet that accepts the label exits because the configuration file does not exist.
 			output, err := exec.CommandContext(t.Context(), kubelet, "--node-labels="+key+"=x", "--config=/none").CombinedOutput()
 			if err == nil {
 				t.Fatal("the kubelet exited without an error")

@@ -34,31 +34,27 @@ func TestMain(m *testing.M) {
 
 const (
 	token = "abcdef.0123456789abcdef"
-	// settings is the configuration of both kubelets. The kubelets report often, so that the tests take less time.
+	// settings is the configuration of both kubelets. Frequent reports make the tests faster.
 	settings = "rotateCertificates: true\nregisterWithTaints: [{key: example.com/new, effect: NoSchedule}]\n" +
 		"nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 5m\n"
 	labels = "example.com/pool=a,node.kubernetes.io/kind=b"
 )
 
-// cluster is the cluster that all tests of this binary share. It has two nodes.
 type cluster struct {
 	client.Client
-	record record
-	audit  *auditlog.Log
-	nodes  []node
-	// simulated is the specification of the second node. endpoint and authority belong to the API server.
+	record    record
+	audit     *auditlog.Log
+	nodes     []node
 	simulated host.Spec
 	endpoint  string
 	authority []byte
 }
 
-// node is one of the two nodes.
 type node struct {
 	name    string
 	restart func() error
 }
 
-// running returns the shared cluster. The first call starts it. It runs until the process ends.
 var running = sync.OnceValues(func() (*cluster, error) {
 	c := &cluster{record: record{changed: make(chan struct{})}}
 	cp := controlplane.Options{ApproveNodeClientCSRs: true, Audit: true,
@@ -86,13 +82,11 @@ var running = sync.OnceValues(func() (*cluster, error) {
 	return c, nil
 })
 
-// simulated is a machine of the simulated cloud.
 type simulated struct {
 	spec  host.Spec
 	fleet *host.Fleet
 }
 
-// start starts or restarts the machine.
 func (s *simulated) start() error {
 	s.fleet.Stop(s.spec.ID)
 	s.fleet.Start(s.spec, s)
@@ -107,8 +101,8 @@ func (s *simulated) Save(d host.Disk) error {
 func (s *simulated) Report(simcloud.HostStatus) {}
 func (s *simulated) Print(string)               {}
 
-// spec returns the specification of a machine that joins in the same way as the real kubelet. Neither node has a cloud
-// controller manager.
+// spec returns the specification of a machine that joins like the real kubelet. Neither node has a cloud controller
+// manager.
 func spec(cp *controlplane.ControlPlane) host.Spec {
 	return host.Spec{ID: "i-1", Hostname: "simulated", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Boots: 1,
 		Image: simcloud.Image{Name: "debian-12"}, Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 2,
@@ -119,7 +113,6 @@ func spec(cp *controlplane.ControlPlane) host.Spec {
 			PodStopTime: simcloud.Duration(100 * time.Millisecond)}}
 }
 
-// userData returns user data for a machine whose kubelet joins with the given labels.
 func userData(endpoint string, authority []byte, labels string) []byte {
 	kubeconfig := fmt.Sprintf("{kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], "+
 		"clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}",
@@ -137,15 +130,15 @@ func userData(endpoint string, authority []byte, labels string) []byte {
 	return []byte(data)
 }
 
-// compare runs a test for both nodes at the same time, and compares the results. It runs in parallel with other tests.
+// compare runs a test for both nodes at the same time, and compares the results. The test runs in parallel with other
+// tests.
 func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	t.Parallel()
 	compareAlone(t, test)
 }
 
-// compareAlone does the same as compare, but does not run in parallel with other tests. Use it for tests that change
-// the nodes.
+// compareAlone is compare without other parallel tests, for tests that change the nodes.
 func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()

@@ -16,8 +16,6 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// requests returns the requests for Nodes and Leases that a node's kubelet has sent since the given time and that were
-// answered.
 func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Request {
 	t.Helper()
 	found, err := c.audit.Requests(auditlog.Filter{Users: []string{"system:node:" + n.name},
@@ -30,8 +28,6 @@ func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Req
 	return found
 }
 
-// awaitRequests waits until the API server has answered a number of matching requests that a kubelet sent after the
-// given time.
 func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int, match func(auditlog.Request) bool) {
 	t.Helper()
 	limit, tick := time.NewTimer(patience), time.NewTicker(100*time.Millisecond)
@@ -55,12 +51,11 @@ func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int
 	}
 }
 
-// renewsLease matches a renewal of the Lease. The kubelet checks its Node more often than it renews the Lease.
+// renewsLease matches a renewal of the Lease. Compare renewals only, because the kubelet checks its Node more often.
 func renewsLease(r auditlog.Request) bool {
 	return r.Verb == "update" && r.Resource == "leases" && r.Code == 200
 }
 
-// change patches a Node and its status.
 func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	t.Helper()
 	o := &corev1.Node{}
@@ -77,8 +72,8 @@ func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	}
 }
 
-// foreignChanges are two changes of a Node by another client. They change and delete values that the kubelet wrote, and
-// add other values.
+// foreignChanges are two changes of a Node by another client. They change and delete values of the kubelet, and add
+// other values.
 var foreignChanges = []func(*corev1.Node){
 	func(o *corev1.Node) {
 		for key := range o.Labels {
@@ -103,8 +98,8 @@ var foreignChanges = []func(*corev1.Node){
 	},
 }
 
-// If another client changes a Node, a running kubelet restores some values and keeps the other changes. After a
-// restart, it restores more.
+// A running kubelet restores some values that another client changes, and keeps other changes. After a restart, it
+// restores more.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")
@@ -130,8 +125,8 @@ func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	})
 }
 
-// While a kubelet whose Node was deleted continues to run, it creates neither a Node nor a Lease. After a restart, it
-// registers in the same way as the first time.
+// A running kubelet whose Node was deleted creates neither a Node nor a Lease. After a restart, it registers as for the
+// first time.
 func TestKubeletOfDeletedNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) []string {
 		c.record.states(t, 0, lease(n.name), "Lease")
@@ -157,7 +152,6 @@ func TestKubeletOfDeletedNode(t *testing.T) {
 	})
 }
 
-// lease returns a function that describes the Lease of a node. The description does not contain the renewal time.
 func lease(name string) func(client.Object) string {
 	return func(o client.Object) string {
 		x, ok := o.(*coordinationv1.Lease)
@@ -168,9 +162,8 @@ func lease(name string) func(client.Object) string {
 	}
 }
 
-// The kubelet renews its Lease after each quarter of the lease duration. In this test, this is a little more than two
-// seconds. On a busy host, a renewal may be late, and the interval until the next renewal is then shorter. So the test
-// compares the median interval.
+// The kubelet renews its Lease after each quarter of the lease duration, here a little more than two seconds. On a busy
+// host, a renewal may be late and the next interval shorter. So the test compares the median interval.
 func TestKubeletRenewsLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		var times []time.Time

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// scenario is a pod that behaves in a certain way. In a real container, a script causes this behavior. In a simulated
-// container, an annotation causes it.
+// scenario is a pod with a certain behavior. A script causes it in a real container, and an annotation in a simulated
+// container.
 type scenario struct {
 	name, script      string
 	annotation, value string
@@ -24,7 +24,6 @@ type scenario struct {
 	grace             int64
 }
 
-// pod returns the pod of the scenario on a node. Its container uses the shell of the host.
 func (p scenario) pod(node string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name + "-on-" + node,
 		Annotations: map[string]string{p.annotation: p.value}}}
@@ -40,7 +39,6 @@ func (p scenario) pod(node string) *corev1.Pod {
 	return pod
 }
 
-// podState returns a function that describes the pod in the state that the kubelet reports.
 func (p scenario) podState(node string) func(client.Object) string {
 	return func(o client.Object) string {
 		pod, ok := o.(*corev1.Pod)
@@ -76,7 +74,6 @@ func (p scenario) podState(node string) func(client.Object) string {
 	}
 }
 
-// create creates the pod on a node, waits for the wanted state, and returns all states up to this state.
 func (p scenario) create(t *testing.T, c *cluster, n node, wanted string, finalizers ...string) []string {
 	t.Helper()
 	pod := p.pod(n.name)
@@ -88,7 +85,6 @@ func (p scenario) create(t *testing.T, c *cluster, n node, wanted string, finali
 	return c.record.states(t, 0, p.podState(n.name), wanted)
 }
 
-// delete deletes the pod, waits for the wanted state, and returns all states up to this state.
 func (p scenario) delete(t *testing.T, c *cluster, n node, wanted string) []string {
 	t.Helper()
 	from := c.record.count()
@@ -103,8 +99,8 @@ const (
 	neverEnds       = "trap '' TERM; while :; do sleep 0.1; done"
 )
 
-// The kubelet must report when a pod has been bound, is running and is ready. After the deletion of the pod, the
-// kubelet must acknowledge the deletion, report the end of the containers, and remove the pod.
+// The kubelet must report when a pod is bound, running and ready. After the deletion, it must acknowledge the deletion,
+// report the end of the containers, and remove the pod.
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	p := scenario{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -112,7 +108,7 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 	})
 }
 
-// If a pod is killed after its grace period, it counts as failed.
+// A pod that is killed after its grace period counts as failed.
 func TestPodIsKilledAfterGracePeriod(t *testing.T) {
 	p := scenario{"stubborn", neverEnds, simcloud.AnnotationStopAfter, "never", corev1.RestartPolicyAlways, 2}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -120,7 +116,7 @@ func TestPodIsKilledAfterGracePeriod(t *testing.T) {
 	})
 }
 
-// If a pod has a finalizer, it still exists after its containers have ended. Its grace period is then 0.
+// A pod with a finalizer outlives its containers. Its grace period is then 0.
 func TestPodWithFinalizer(t *testing.T) {
 	p := scenario{"protected", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -134,7 +130,7 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// Pods that ended remain. When such a pod is deleted, it is removed immediately.
+// Pods that ended remain. Their deletion removes them immediately.
 func TestPodsEnd(t *testing.T) {
 	for wanted, p := range map[string]scenario{
 		"Succeeded ready": {"completes", "sleep 1", simcloud.AnnotationCompleteAfter, "1s", corev1.RestartPolicyNever, 30},
@@ -148,13 +144,13 @@ func TestPodsEnd(t *testing.T) {
 	}
 }
 
-// A container is restarted for the first time without a delay. The following restarts are delayed.
+// The first restart of a container is immediate. Later restarts are delayed.
 func TestPodsRestart(t *testing.T) {
 	p := scenario{"crashes", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string { return p.create(t, c, n, "restarts 2") })
 }
 
-// If a pod is deleted while its containers wait for a restart, the pod ends with the last state of these containers.
+// A pod that is deleted while its containers wait for a restart ends with the last state of these containers.
 func TestPodsAreDeletedBeforeRestart(t *testing.T) {
 	for waits, p := range map[string]scenario{
 		"exited 0 Completed after 0": {"repeats", "sleep 1", simcloud.AnnotationCompleteAfter, "1s",

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// record contains the events of all objects that kubelets write.
 type record struct {
 	lock    sync.Mutex
 	events  []watch.Event
@@ -56,32 +55,27 @@ func (r *record) add(event watch.Event) {
 	r.changed = make(chan struct{})
 }
 
-// eventsAfter returns all events after the first n events, and a channel that is closed at the next event.
 func (r *record) eventsAfter(n int) ([]watch.Event, <-chan struct{}) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return slices.Clone(r.events[n:]), r.changed
 }
 
-// count returns the number of events.
 func (r *record) count() int {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return len(r.events)
 }
 
-// patience is the maximum time to wait for a state.
 const patience = 90 * time.Second
 
-// states returns descriptions of the objects in the events, beginning with the event with the index from. It waits for
-// a description that contains the wanted text, and returns all descriptions up to this one. describe returns "" for
-// objects that must be ignored. Equal consecutive descriptions count as one.
+// states returns the descriptions of the objects in the events, from the event with the given index up to a description
+// with the wanted text. describe returns "" for objects to ignore. Equal consecutive descriptions count as one.
 func (r *record) states(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })
 }
 
-// distinctStates returns the different descriptions of objects in the order of their first occurrence.
 func (r *record) distinctStates(t *testing.T, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, 0, describe, wanted, func(all []string, text string) bool { return !slices.Contains(all, text) })
@@ -119,7 +113,6 @@ func (r *record) until(t *testing.T, from int, describe func(client.Object) stri
 	}
 }
 
-// line joins all parts that are not empty.
 func line(parts ...any) string {
 	var all []string
 	for _, p := range parts {

@@ -1,6 +1,6 @@
 // Command kubeadm creates a cluster with the unmodified kubeadm, in separate namespaces of this host. The cluster runs
-// until the command is interrupted. The command requires root and the programs that hack/node/build.sh prepares. The
-// flag -layout is the folder of an OCI layout with images for pods. It may be repeated.
+// until the command is interrupted. The command requires root and the programs from hack/node/build.sh. The flag
+// -layout is the folder of an OCI layout with images for pods. The command may be repeated.
 package main
 
 import (

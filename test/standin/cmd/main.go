@@ -1,4 +1,4 @@
-// The program runs a stand-in for an old controller in end-to-end tests.
+// Command cmd runs a stand-in for an old controller in end-to-end tests.
 package main
 
 import (

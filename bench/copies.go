@@ -20,14 +20,15 @@ import (
 // maxCopies is limited by the four digits of a copy's number.
 const maxCopies = 10000
 
-// placeholder marks the place of the copy's number in a recorded object. JSON never contains this byte.
+// placeholder is the byte in a recorded object that is replaced with the number of the copy. JSON never contains this
+// byte.
 const placeholder = "\x00"
 
-// copies serves one recorded namespace many times. The copied objects differ only in their names, namespaces, UIDs and
-// instance IDs.
+// copies contains the recorded objects of one namespace, and creates any number of copies of these objects. The copies
+// differ only in their names, namespaces, UIDs and instance IDs.
 type copies struct {
 	count int
-	// version is the resource version of every list.
+	// version is the resource version in the response to every list request.
 	version string
 	kinds   map[string]recorded // by resource
 }
@@ -97,7 +98,8 @@ func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Repl
 	// The copied ID must be as long as the original.
 	id := func(name, id string) error {
 		if len(id) < 4 {
-			return fmt.Errorf("record the fleet: %s is %q, which is too short for a different ID in each copy", name, id)
+			return fmt.Errorf("record the fleet: %s is %q, which is shorter than the 4 digits of a copy's number", name,
+				id)
 		}
 		pairs = append(pairs, id, placeholder+id[4:])
 		return nil
@@ -137,7 +139,8 @@ func (c *copies) find(namespace string) (int, bool) {
 
 func (c *copies) total(resource string) int { return c.count * len(c.kinds[resource].objects) }
 
-// object returns the JSON of the i-th object of a resource. The objects are ordered by copy.
+// object returns the JSON of the i-th object of a resource. All objects of the first copy come first, then all objects
+// of the second copy, and so on.
 func (c *copies) object(resource string, i int) []byte {
 	objects := c.kinds[resource].objects
 	return bytes.ReplaceAll(objects[i%len(objects)], []byte(placeholder), fmt.Appendf(nil, "%04d", i/len(objects)))

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Sets, deployments and budgets belong to the whole fleet. Writes to them depend on the steps of the rolling update,
-// not on the number of machines.
+// Sets, deployments and budgets belong to the whole fleet. The number of writes to these objects depends on the steps
+// of the rolling update, not on the number of machines.
 const (
 	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
 	setWrites        = " machinesets.machinist.dev"
@@ -133,7 +133,7 @@ func (r *disruptionRoll) separateFleetWrites(machines int) {
 	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
-// budget replaces all budgets with one budget for each limit.
+// budget deletes all MachineDisruptionBudgets, and creates one for each limit.
 func (f fleet) budget(ctx context.Context, limits []string) error {
 	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("delete the budgets: %w", err)

@@ -13,11 +13,13 @@ type scaled struct {
 
 // growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is the exponent of the CPU seconds. EvenCPU is corrected for the speed of the machine.
+	// CPU is the exponent by which the processor time grows. EvenCPU is this exponent after the processor time was
+	// corrected for changes of the computer's speed.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
-	// Allocated is the exponent of the memory that the manager and the provider allocated, or 0 if not measured.
+	// Allocated is the exponent by which the memory grows that the manager and the provider allocate. If this memory
+	// was not measured, Allocated is 0.
 	Allocated exponents `json:"allocated"`
 }
 
@@ -82,7 +84,7 @@ func (g growth) table(out io.Writer) {
 	for _, row := range []struct {
 		name string
 		e    exponents
-	}{{"CPU seconds", g.CPU}, {"CPU seconds at even speed", g.EvenCPU}, {"time", g.Time}, {"allocated", g.Allocated}} {
+	}{{"CPU seconds", g.CPU}, {"corrected CPU seconds", g.EvenCPU}, {"time", g.Time}, {"allocated", g.Allocated}} {
 		if row.e == (exponents{}) {
 			continue
 		}

@@ -31,9 +31,9 @@ func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (reque
 	var nodes sync.WaitGroup
 	slots := semaphore.NewWeighted(maxHeartbeats)
 	begun := time.Now()
-	// runAt waits until the given time, calls do for a node, and reports whether to continue. After the end of the idle
-	// phase, do is not called.
-	runAt := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
+	// runAt waits until the offset from the start of the idle phase, and calls action for a node. If the idle phase has
+	// ended, runAt returns false without calling action.
+	runAt := func(offset time.Duration, name string, action func(context.Context, string) error) bool {
 		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || slots.Acquire(ctx, 1) != nil {
 			return false
 		}
@@ -41,7 +41,7 @@ func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (reque
 		if time.Since(begun) >= during {
 			return false
 		}
-		if err := do(ctx, name); err != nil {
+		if err := action(ctx, name); err != nil {
 			if ctx.Err() == nil {
 				h.setError(fmt.Errorf("heartbeat of node %s: %w", name, err))
 			}

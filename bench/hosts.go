@@ -123,7 +123,8 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close ends all goroutines. First wait until the context of run is done, and stop the cloud.
+// close closes the listener and waits for all goroutines. Before the caller calls close, it must cancel the context of
+// the method run, and stop the cloud.
 func (h *hosts) close() {
 	_ = h.listener.Close()
 	h.working.Wait()

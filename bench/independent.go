@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independent is a client that manages machines with the fewest and smallest writes that any system could use. Its
-// objects have a kind without a schema and none of Machinist's fields. The client reads, watches and decides nothing.
-// The comparison with a bare client that sends Machinist's writes shows the cost of Machinist's fields.
+// independent is a client that only sends the smallest possible writes for a number of machines. Every system that
+// manages machines needs at least these writes. The kind of its objects has no schema. The client has no reads and no
+// watches. Another bare client sends the same writes as Machinist. The difference between the two clients is the cost
+// of the fields of Machinist's objects.
 type independent struct {
 	*replay
 }
@@ -44,7 +45,7 @@ func (l *independent) awaitServed(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) || !pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("the kind of the independent limit is not served: %w", err)
+			return fmt.Errorf("the API server does not serve %s: %w", minimalMachinesPath, err)
 		}
 	}
 }
@@ -73,8 +74,8 @@ func (l *independent) run(ctx context.Context, n int, created, removed func(i in
 	return time.Since(begun), err
 }
 
-// create creates a machine and sets its provider ID. It then creates the Node as the kubelet would, and sets the
-// status.
+// create sends all writes for a new machine: those that create the object, set its provider ID, create the Node as the
+// kubelet would, and set the status.
 func (l *independent) create(ctx context.Context, name string) error {
 	err := l.inOrder(ctx, l.createWrites(name))
 	l.sent.Add(-1) // The kubelet's write is not counted.
@@ -107,7 +108,8 @@ func (l *independent) removeWrites(name string) []write {
 	}
 }
 
-// writeFor returns the minimal write that replaces a write of Machinist. It reports false for reads.
+// writeFor returns the write with which the independent client does the same as Machinist does with a write of the
+// given kind. If the kind is a read, writeFor returns false.
 func (l *independent) writeFor(kind, machine string) (write, bool) {
 	create, remove := l.createWrites(machine), l.removeWrites(machine)
 	w, found := map[string]write{

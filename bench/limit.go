@@ -14,9 +14,9 @@ import (
 // stopTimeout exceeds the longest time that the measured processes need to stop.
 const stopTimeout = 15 * time.Second
 
-// limits replays two sets of writes against the API server: the writes of the fleet, and the minimal writes of any
-// machine management system. The measured processes are stopped first, so that no watches and webhooks remain. RBAC and
-// flow control do not slow down the user of these writes.
+// limits measures two clients that only send writes: first the writes of the measured fleet, then the smallest possible
+// writes for the same machines. The measured processes are stopped first, so that no watches and webhooks remain. RBAC
+// and flow control do not slow down the user of these writes.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err := b.stopProcesses(ctx); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quietPeriod is the time without writes that ends a phase. It exceeds the 5 s after which Kubernetes' node controller
-// checks new nodes again. So these checks do not write in the next phase.
+// quietPeriod is the time without writes that ends a phase. Kubernetes' node controllers check new Nodes every 5 s. The
+// period is longer, so that the writes of such a check do not fall into the next phase.
 const quietPeriod = 6 * time.Second
 
 // bench is one run: a new control plane and a fleet of one size.
@@ -42,7 +42,7 @@ func measure(ctx context.Context, o *options, bin string, n int) (*result, error
 	return r, nil
 }
 
-// withStack calls run between starting and removing the control plane, the processes and the hosts.
+// withStack starts the control plane, the processes and the hosts, calls run, and removes everything that it started.
 func (b *bench) withStack(ctx context.Context, bin string, run func() error) (err error) {
 	dir := b.dir
 	if dir == "" {

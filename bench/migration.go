@@ -64,7 +64,7 @@ type migrationPhase struct {
 	seconds float64
 	passes  int
 	writes  int
-	// status is the number of writes to the status of the Migration.
+	// status is the part of the writes that updates the status of the Migration.
 	status int
 	// peakMiB is the maximum resident set of this process so far.
 	peakMiB float64
@@ -160,7 +160,7 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 	}
 	process.SpareMemory()
 	debug.FreeOSMemory()
-	// This write resets the maximum resident set, so that it excludes the preparation.
+	// Reset the peak of the process's memory, which /proc reports, so that the peak does not include the preparation.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {
 		return nil, fmt.Errorf("reset the maximum resident set: %w", err)
 	}

@@ -110,7 +110,8 @@ func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstru
 	if err != nil {
 		return nil, fmt.Errorf("encode the sample: %w", err)
 	}
-	// Labels, selectors and the name of the Node also contain the name.
+	// The name of the sample also occurs in its labels and selectors, and in the name of its Node. So replace the name
+	// everywhere.
 	text = []byte(strings.NewReplacer(like.GetName(), name, `"workerset":"general"`, `"workerset":"`+pool+`"`).
 		Replace(string(text)))
 	o := &unstructured.Unstructured{}

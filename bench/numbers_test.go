@@ -174,7 +174,7 @@ func TestPlotIsWellFormed(t *testing.T) {
 
 func TestWorkReadsMetrics(t *testing.T) {
 	done := &work{passes: map[string]int{"machine": 1}, allocated: 1 << 20}
-	err := done.read(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
+	err := done.addMetrics(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
 controller_runtime_reconcile_total{controller="machine",result="error"} 1
 controller_runtime_reconcile_total{controller="machine",result="success"} 1.2e+03
 controller_runtime_reconcile_time_seconds_sum{controller="machine"} 7
@@ -197,7 +197,7 @@ go_memstats_alloc_bytes_total 2.097152e+06
 		t.Errorf("got %q without counts, want nothing", got)
 	}
 	for _, invalid := range []string{bytesCounted + "many", passesCounted + `controller="machine"} many`} {
-		if err := done.read(strings.NewReader(invalid)); err == nil {
+		if err := done.addMetrics(strings.NewReader(invalid)); err == nil {
 			t.Errorf("got no error for %q", invalid)
 		}
 	}

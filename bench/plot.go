@@ -138,7 +138,8 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	proportion(b, results, lines, px, py)
 }
 
-// proportion draws the line of proportional growth from the start of the first line.
+// proportion draws a dotted reference line for costs that are proportional to the number of machines. The line begins
+// at the first point of the first curve.
 func proportion(b *bytes.Buffer, results []*result, lines []line, px, py func(float64) float64) {
 	if len(results) < 2 || len(lines) == 0 || lines[0].value(results[0]) <= 0 {
 		return

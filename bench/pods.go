@@ -16,8 +16,8 @@ import (
 
 const podsPerNode = 500
 
-// fill creates pods on nodes without machines. They would become visible in the memory of a process that caches all
-// pods.
+// fill creates pods on nodes without machines. If a process cached all pods, these pods would increase its measured
+// memory.
 func fill(ctx context.Context, target *rest.Config, pods int) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1

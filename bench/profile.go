@@ -36,8 +36,8 @@ func (b *bench) openProfiles(ours map[string]string) error {
 	return nil
 }
 
-// profile stores CPU profiles of all processes until stop is called. Then stop adds heap profiles. Without --profiles,
-// profile does nothing.
+// profile stores CPU profiles of all processes until the caller calls the returned function. The returned function also
+// stores heap profiles. Without --profiles, profile does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup

@@ -36,14 +36,15 @@ const (
 	byNode     = "kubelet"
 )
 
-// replay sends only the writes of a phase. It reads, watches and decides nothing. The writes keep their order per
-// machine and their field managers.
+// replay is a client that only sends the writes of a phase. It has no reads and no watches. The writes of each machine
+// keep their order and their field managers.
 type replay struct {
 	http    *http.Client
 	host    string
 	tape    *tape
 	workers int
-	// manager overrides the field managers of all writes, unless it is empty.
+	// manager is the field manager of all writes. If it is empty, each write has the same field manager as in the
+	// measured fleet.
 	manager string
 	sent    atomic.Int64
 }
@@ -57,7 +58,7 @@ type script struct {
 }
 
 // scriptOf returns the script of a measured phase. A new machine needs one patch of its providerID and one patch of its
-// Node. All other such patches belong to deleted machines.
+// Node. All other patches of Machines and Nodes belong to deleted machines.
 func scriptOf(n int, p *phase) script {
 	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], nodeDeletes: p.Writes[callNodeDelete],
 		events: int(p.EventsPerMachine*float64(n) + 0.5)}
@@ -133,7 +134,8 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 			return err
 		}
 	}
-	// The kubelet sends this write. The node template needs the Node even if the Node is not measured.
+	// In a real fleet, the kubelet creates the Node, so this write is not counted. It is necessary because the next
+	// write applies the node template to the Node.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}

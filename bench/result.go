@@ -22,10 +22,10 @@ type phase struct {
 	// Seconds is the time from the change of the deployment until the last write of a Machine is done. Later writes of
 	// sets and deployments do not count.
 	Seconds float64 `json:"seconds"`
-	// Speed is the speed of the computer during the phase: see speedometer.
+	// Speed shows how fast the computer was during the phase, as the speedometer measured it.
 	Speed float64 `json:"speed"`
-	// Limit is the result of a bare client with the same writes. Independent is the result of a bare client with the
-	// minimal writes of any machine management system.
+	// Limit contains the measurements of a client that only sends the same writes. Independent contains the
+	// measurements of a client that only sends the smallest possible writes for the same machines.
 	Limit       limit `json:"limit"`
 	Independent limit `json:"independent_limit"`
 
@@ -49,39 +49,42 @@ type phase struct {
 	// OwnAllocatedMiB is the memory that the manager and the provider allocated, if measured.
 	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
 
-	// P50Seconds and P99Seconds are percentiles of the time of one machine. It begins with the create or delete
-	// request. It ends with the write that sets Running or removes the finalizer. A rolling update counts only the new
-	// machines.
+	// P50Seconds and P99Seconds are percentiles of the time of one machine. The time of a new machine ends with the
+	// write that sets Running. The time of a deleted machine ends with the write that removes the finalizer. Both times
+	// begin with the create or delete request. A rolling update counts only the new machines.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
-	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". With several rounds, each number
-	// is their maximum.
+	// Writes contains the number of writes for each call, such as "patch machines.machinist.dev/status". With several
+	// rounds, each number is the maximum of all rounds.
 	Writes map[string]int `json:"writes"`
-	// Passes counts the reconciles by controller, if measured. With several rounds, each number is their maximum.
+	// Passes contains the number of reconciles of each controller, if measured. With several rounds, each number is the
+	// maximum of all rounds.
 	Passes map[string]int `json:"passes,omitempty"`
-	// Reads counts the reads by call, such as "list pods". With several rounds, each number is their maximum.
+	// Reads contains the number of reads for each call, such as "list pods". With several rounds, each number is the
+	// maximum of all rounds.
 	Reads map[string]int `json:"reads"`
 }
 
-// limit is the result of a bare client for the same phase.
+// limit contains the measurements of a client that replays the writes of a phase without reads and decisions.
 type limit struct {
 	Seconds float64 `json:"seconds"`
 	// Speed is the speed of the computer while the bare client ran.
 	Speed float64 `json:"speed"`
-	// Ratio is the fleet's time divided by the time of the bare client. EvenRatio is corrected for the speed of the
-	// computer.
+	// Ratio is the time that Machinist needed for the phase, divided by the time of the bare client. EvenRatio is this
+	// ratio after both times were corrected for changes of the computer's speed.
 	Ratio     float64 `json:"ratio"`
 	EvenRatio float64 `json:"even_ratio"`
-	// Rounds are the even ratios of all rounds, if there are several.
+	// Rounds contains the EvenRatio of each round, if there are several rounds.
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
 	// AllocatedMiBPerMachine is the memory that the API server allocated for the bare client. AllocationRatio is the
-	// memory for the fleet divided by this memory.
+	// memory that the API server allocated for Machinist, divided by the memory that it allocated for the bare client.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 	AllocationRatio        float64 `json:"allocation_ratio"`
-	// Shares is the processor time of each process. The bench is the bare client.
+	// Shares is the processor time of each process. The bare client is part of the process of the bench, so its
+	// processor time is in the entry for the bench.
 	Shares shares `json:"shares,omitempty"`
 }
 
@@ -104,8 +107,8 @@ type idle struct {
 	Shares shares `json:"shares,omitempty"`
 }
 
-// memory contains the maximum resident sets of the processes. PeakMiB is their sum, although they may have occurred at
-// different times.
+// memory contains the peak resident memory of the manager and the provider. PeakMiB is the sum of these two peaks,
+// which may have occurred at different times.
 type memory struct {
 	PeakMiB         float64 `json:"peak_mib"`
 	ManagerPeakMiB  float64 `json:"manager_peak_mib"`

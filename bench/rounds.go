@@ -1,6 +1,7 @@
 package main
 
-// meanOf returns the means of several rounds of one size. Values that must not occur in any round are maximums.
+// meanOf returns the means of several rounds of one size. For counts of writes, reads and reconciles, meanOf returns
+// the maximum, so that no round hides an excessive count.
 func meanOf(rounds []*result) *result {
 	if len(rounds) == 1 {
 		return rounds[0]

@@ -58,8 +58,8 @@ cloud has an instance for each Machine that asks for its instance, and lists non
 func (o *shardsOptions) validate() error {
 	var errs []error
 	if o.each < 1 || o.machines < 1 || o.machines%o.each != 0 || o.machines/o.each > maxCopies {
-		errs = append(errs, fmt.Errorf("--machines is %d and --each is %d; --machines must be --each times a number of "+
-			"namespaces from 1 to %d", o.machines, o.each, maxCopies))
+		errs = append(errs, fmt.Errorf("--machines is %d and --each is %d; --machines must be a multiple of "+
+			"--each, by a factor from 1 to %d", o.machines, o.each, maxCopies))
 	}
 	if o.shards < 1 || o.shards > sharding.Most {
 		errs = append(errs, fmt.Errorf("--shards is %d; it must be from 1 to %d", o.shards, sharding.Most))

@@ -148,8 +148,8 @@ func checkFilled(ctx context.Context, probes string) error {
 
 const idleSample = 5 * time.Second
 
-// awaitIdle waits until a process has used less than 2 % of a processor for the settle time. The garbage collections of
-// idle Go processes need up to 2 %.
+// awaitIdle waits until a process has used less than 2 % of a processor for the settle time. An idle Go process can use
+// up to 2 % of a processor for garbage collections.
 func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	for {
 		for _, during := range []time.Duration{min(idleSample, b.o.settle), b.o.settle} {
@@ -203,7 +203,7 @@ func (m *shardMemory) compare(single shardMemory) {
 
 func shardsTable(out io.Writer, results []shardMemory) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "program\tshard\tmachines\tsettled MiB\tpeak MiB\tsettled, of one process\tpeak, of one process")
+	fmt.Fprintln(w, "program\tshard\tmachines\tsettled MiB\tpeak MiB\tsettled, share of unsharded\tpeak, share of unsharded")
 	for _, m := range results {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%s\t%s\n", m.Program, m.Shard, m.Machines, m.SettledMiB, m.PeakMiB,
 			percentOf(m.SettledRatio), percentOf(m.PeakRatio))

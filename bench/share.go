@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unaccounted is the key of idle time and of the processor time of all other processes.
+// unaccounted is the key in shares for the idle time and the processor time of all processes without a key.
 const unaccounted = "rest"
 
 // shares is the processor time of each process in seconds.
@@ -50,7 +50,8 @@ func (b *bench) used() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// sharesOf returns the processor time between two readings. Processes that started or ended in between are ignored.
+// sharesOf returns the processor time between two readings. Processes that started or ended between the two readings
+// are ignored.
 func sharesOf(before, after map[string]time.Duration, took time.Duration, processors int) shares {
 	s := shares{}
 	left := took.Seconds() * float64(processors)

@@ -32,7 +32,8 @@ func newSpeedometer() *speedometer {
 	return s
 }
 
-// stop returns the mean number of pieces of work per second of processor time.
+// stop ends the measurement. It returns how many times a fixed piece of work can be done in one second of processor
+// time, as the mean of all samples.
 func (s *speedometer) stop() float64 {
 	close(s.done)
 	return <-s.mean
@@ -53,7 +54,7 @@ func (s *speedometer) run() {
 	}
 }
 
-// sample returns the number of pieces of work per second of processor time.
+// sample measures how many times the piece of work can be done in one second of processor time.
 func (s *speedometer) sample() float64 {
 	s.work.do() // warms up the processor's caches
 	begun := threadTime()
@@ -71,7 +72,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a JSON text. Validating it is the work, which allocates no memory.
+// pieceOfWork is a JSON text that the method do validates. The validation is a fixed piece of work that allocates no
+// memory.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

@@ -23,8 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn serves the copies of recorded objects in front of an API server, and forwards all other requests. So a fleet
-// of any size exists immediately. Only the processes that cache the fleet need memory for it. The copies never change.
+// standIn serves the copies of recorded objects in front of an API server, and forwards all other requests. So the
+// bench needs no time to create a large fleet, and no memory to store it: only the measured processes cache the copies.
+// The copies never change.
 type standIn struct {
 	copies  *copies
 	server  *httptest.Server
@@ -116,7 +117,8 @@ func (s *standIn) forward(w http.ResponseWriter, r *http.Request, resource strin
 	s.backend.ServeHTTP(w, r)
 }
 
-// parsePath splits the path of a request. The name is empty for lists. A subresource is part of the name.
+// parsePath splits the path of a request. The name is empty for lists. If the path contains a subresource, the name has
+// the form "NAME/SUBRESOURCE".
 func parsePath(path string) (resource, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

@@ -22,7 +22,7 @@ const (
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// withoutManagedFields is the part of the patch of the provider ID that clears the managed fields.
+// withoutManagedFields clears the managed fields of a Machine. It is part of the patch that sets the provider ID.
 const withoutManagedFields = `,"managedFields":[{}]`
 
 // tape contains the request bodies of a machine's life, with the fields and sizes of a measured machine.
@@ -74,7 +74,8 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
-		// The taint of new nodes is absent: Kubernetes' own controllers remove it.
+		// This patch removes the taint machinist.dev/uninitialized of new Nodes. It keeps the taint not-ready, which
+		// Kubernetes' own controllers remove.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": machinistKeys(node.GetLabels()),
 				"annotations": machinistKeys(node.GetAnnotations())},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ticks is the number of clock ticks per second in /proc. Linux fixes it for all programs.
+// ticks is the number of clock ticks per second in the files of /proc. On Linux, this number is always 100.
 const ticks = 100
 
 // cpuOf returns the user and system time of a process.

@@ -25,14 +25,16 @@ const propagationDelay = 5 * time.Second
 // variant is one way to send the writes. Each variant avoids or adds one source of cost.
 type variant struct {
 	key, name string
-	// against is the key of the variant to compare with. Empty means the first variant.
-	against string
-	// users creates the clients by field manager. The empty name stands for an administrator.
+	// baseline is the name of the variant that the results are compared with. If it is empty, they are compared with
+	// the first variant.
+	baseline string
+	// users returns one client for each field manager. The key "" stands for an administrator.
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
-	// apply changes the cluster until undo is called. Nil changes nothing.
+	// apply changes the cluster for the variant. The function undo reverts the change. If apply is nil, the cluster
+	// does not change.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// least selects the minimal writes of the independent limit.
-	least bool
+	// minimal is true if the variant sends the writes of the independent limit.
+	minimal bool
 }
 
 const administrator = "by an administrator"
@@ -43,10 +45,10 @@ var variants = []variant{
 	{key: "schema", name: "no schema", users: processUsers, apply: withChangedSchema(withoutSchema)},
 	{key: "policies", name: "no admission policies", users: processUsers, apply: withoutPolicies},
 	{key: "roles", name: administrator, users: administratorOnly("bench")},
-	{key: "audit", name: "administrator, no audit", against: administrator, users: administratorOnly(controlplane.UnauditedUser)},
-	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
+	{key: "audit", name: "administrator, no audit", baseline: administrator, users: administratorOnly(controlplane.UnauditedUser)},
+	{key: "manager", name: "administrator, one field manager", baseline: administrator, users: oneManager},
 	{key: "managed", name: "managed fields kept", users: withManagedFields},
-	{key: "least", name: "independent", users: administratorOnly("bench"), apply: defineMinimalKind, least: true},
+	{key: "least", name: "independent", users: administratorOnly("bench"), apply: defineMinimalKind, minimal: true},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: withWatches(4)},
 }
 
@@ -58,8 +60,7 @@ func variantKeys() string {
 	return strings.Join(keys, ", ")
 }
 
-// chosenVariants returns the variants with these keys and those that they are compared with. Without keys, it returns
-// all.
+// chosenVariants returns the variants with the given keys, and their baselines. Without keys, it returns all variants.
 func chosenVariants(keys []string) ([]variant, error) {
 	if len(keys) == 0 {
 		return variants, nil
@@ -70,7 +71,7 @@ func chosenVariants(keys []string) ([]variant, error) {
 		if at < 0 {
 			return nil, fmt.Errorf("--variants: %q is unknown; the variants are %s", key, variantKeys())
 		}
-		wanted[variants[at].name], wanted[variants[at].against] = true, true
+		wanted[variants[at].name], wanted[variants[at].baseline] = true, true
 	}
 	return slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return !wanted[v.name] }), nil
 }
@@ -92,8 +93,8 @@ func administratorOnly(name string) func(*bench, *tape, int) (map[string]*replay
 	}
 }
 
-// withManagedFields returns the users of a normal installation. Their writes do not clear the managed fields of
-// Machines.
+// withManagedFields returns the clients of a normal installation, except that their writes do not clear the managed
+// fields of Machines.
 func withManagedFields(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	other := *t
 	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)
@@ -194,7 +195,8 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	}, errors.Join(errs...)
 }
 
-// defineMinimalKind creates the kind of the independent limit. The kind may stay, because other variants do not use it.
+// defineMinimalKind creates the CustomResourceDefinition for the writes of the independent limit. It is not deleted
+// afterwards, because it does not affect other variants.
 func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	users, err := administratorOnly("bench")(b, nil, 1)
 	if err != nil {

@@ -17,7 +17,8 @@ const (
 	bytesCounted  = "go_memstats_alloc_bytes_total "
 )
 
-// work is the work of the manager and the provider so far.
+// work contains the number of reconciles of each controller, and the bytes that the manager and the provider have
+// allocated so far.
 type work struct {
 	passes    map[string]int
 	allocated float64
@@ -50,11 +51,11 @@ func workOf(ctx context.Context, address string, into *work) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("unexpected status %s", response.Status)
 	}
-	return into.read(response.Body)
+	return into.addMetrics(response.Body)
 }
 
-// read adds the metrics of one process. It sums the reconciles of a controller over all results.
-func (w *work) read(metrics io.Reader) error {
+// addMetrics adds the metrics of one process. It sums the reconciles of a controller over all results.
+func (w *work) addMetrics(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
 		if bytes, ok := strings.CutPrefix(lines.Text(), bytesCounted); ok {
@@ -80,7 +81,8 @@ func (w *work) read(metrics io.Reader) error {
 	return lines.Err()
 }
 
-// workBetween stores the work between two counts and describes it.
+// workBetween computes the reconciles and the allocated memory between two counts. It stores them in the phase, and
+// returns a description of them.
 func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""

@@ -48,7 +48,7 @@ func writesCommand() *cobra.Command {
 	f.IntVar(&o.rounds, "rounds", 5, "number of rounds; the results are their medians")
 	f.IntVar(&o.workers, "workers", 16, "number of parallel writes")
 	f.StringSliceVar(&o.only, "variants", nil, "variants to measure: "+variantKeys()+
-		"; default: all. The variants for their comparison are also measured")
+		"; default: all. The variants that these are compared with are also measured")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "",
 		"folder for CPU profiles of the API server for each kind of write as installed, one file for every 5s")
@@ -58,10 +58,10 @@ func writesCommand() *cobra.Command {
 
 type writeCost struct {
 	Write string `json:"write"`
-	// Microseconds is the processor time of kube-apiserver and etcd by variant.
+	// Microseconds contains, for each variant, the processor time of kube-apiserver and etcd in microseconds.
 	Microseconds map[string]float64 `json:"microseconds"`
-	// KiB is the memory that kube-apiserver allocates, by variant. It hardly depends on the load of the computer. A
-	// third of the processor time is spent on memory.
+	// KiB contains, for each variant, the memory that kube-apiserver allocates. This memory hardly depends on the load
+	// of the computer. A third of the processor time is the cost of allocation and garbage collection.
 	KiB map[string]float64 `json:"kib"`
 }
 
@@ -199,10 +199,11 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost sends a kind of write many times. It returns the microseconds of processor time and the KiB of memory per write.
-// reading is the number of bytes that the API server allocates to serve one heap profile.
+// cost measures a kind of write by sending it many times. It returns the processor time in microseconds (work) and the
+// allocated memory in KiB (memory) of one write. The argument readBytes is the number of bytes that the API server
+// allocates to serve one heap profile.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
-	prefix string, reading float64) (work, memory float64, err error) {
+	prefix string, readBytes float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -216,7 +217,7 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map
 	for i := range o.times {
 		workers.Go(func() error {
 			as, machine := users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)
-			if w, found := (&independent{as}).writeFor(kind.name, machine); v.least && found {
+			if w, found := (&independent{as}).writeFor(kind.name, machine); v.minimal && found {
 				return as.send(sending, "", w.method, w.path, []byte(w.body))
 			}
 			return kind.send(sending, as, machine)
@@ -231,7 +232,7 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map
 	}
 	allocated, err := b.allocated(ctx)
 	times := float64(o.times)
-	return float64((after - before).Microseconds()) / times, (allocated - allocatedBefore - reading) / 1024 / times, err
+	return float64((after - before).Microseconds()) / times, (allocated - allocatedBefore - readBytes) / 1024 / times, err
 }
 
 func serversCPU(b *bench) (sum time.Duration, err error) {
@@ -245,13 +246,13 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a write in a machine's life, or the read before the deletion.
+// writeKind is a request that Machinist sends once for each machine: a write, or the read of pods before the deletion.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
 }
 
-// writeKinds follows the order of a machine's life.
+// writeKinds lists the requests in the order in which Machinist sends them for one machine.
 var writeKinds = []writeKind{
 	{"create Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, byManager, http.MethodPost, machinesPath, as.tape.bodyFor(as.tape.machine, machine))
@@ -310,7 +311,7 @@ func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 			values := table.values(c)
 			fmt.Fprintf(w, "%s\t%.0f\t", c.Write, values[variants[0].name])
 			for _, v := range chosen[1:] {
-				fmt.Fprintf(w, "%+.0f\t", values[v.name]-values[cmp.Or(v.against, variants[0].name)])
+				fmt.Fprintf(w, "%+.0f\t", values[v.name]-values[cmp.Or(v.baseline, variants[0].name)])
 			}
 			fmt.Fprintln(w)
 		}

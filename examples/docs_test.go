@@ -115,7 +115,7 @@ func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	}
 }
 
-// Other tests cover only the health check in the examples, so the documentation must contain the same health check.
+// Other tests check only examples/health/workers.yaml, so the documentation must quote exactly this file.
 func TestHealthPageQuotesExample(t *testing.T) {
 	example, err := os.ReadFile("health/workers.yaml")
 	if err != nil {
@@ -144,8 +144,8 @@ var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 
 type block struct{ file, at, text string }
 
-// object returns the decoded block. The result complete is false if the block has neither an apiVersion nor a kind, and
-// so shows only a part of an object.
+// object returns the decoded block, and whether the block is a complete object. A block without apiVersion and kind
+// shows only a part of an object.
 func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {

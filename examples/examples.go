@@ -1,5 +1,5 @@
 // Package examples contains example manifests that users can copy and change. The demo and the tests also use these
-// manifests, which shows that they are correct.
+// manifests, so errors in the manifests are noticed.
 package examples
 
 import (
@@ -15,7 +15,8 @@ import (
 // Names in the example fleet.
 const (
 	CredentialsSecret = "sim-credentials"
-	// UserDataSecret is the name of the Secret with user data in the set Sim.
+	// UserDataSecret is the name of the Secret that contains the user data of the example fleet for the simulated
+	// cloud.
 	UserDataSecret = "worker-user-data"
 	SmallClass     = "small"
 	LargeClass     = "large"

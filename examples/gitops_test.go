@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Results of health checks in Argo CD and in Flux.
+// The first line lists health statuses of Argo CD. The second line lists the statuses of Flux.
 const (
 	healthy, degraded, suspended, progressing = "Healthy", "Degraded", "Suspended", "Progressing"
 	current, failed, inProgress               = "Current", "Failed", "InProgress"

@@ -5,8 +5,9 @@ const (
 	// AnnotationReadyAfter is the time from the start of the containers until the pod is ready. With "never", the pod
 	// never becomes ready. Default: 0s.
 	AnnotationReadyAfter = "simcloud/ready-after"
-	// AnnotationStopAfter is the duration of the termination. If it exceeds the grace period, as "never" does, the pod
-	// is killed and becomes Failed. Default: HostSettings.PodStopTime.
+	// AnnotationStopAfter is how long the containers take to stop after the pod is deleted. If the containers are still
+	// running at the end of the grace period, they are killed and the pod becomes Failed. With the value "never", this
+	// always happens. Default: HostSettings.PodStopTime.
 	AnnotationStopAfter = "simcloud/stop-after"
 	// AnnotationCrashAfter makes the containers exit with status 1 after this time. This happens after every start.
 	AnnotationCrashAfter = "simcloud/crash-after"

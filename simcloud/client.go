@@ -178,7 +178,7 @@ const (
 // ChangesOnly selects all operations that change something, in FaultRule.Operation.
 const ChangesOnly = "changes"
 
-// Changes returns the names of all operations that change something.
+// Changes returns the names of the operations that create, change or delete something.
 func Changes() []string {
 	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
 		OperationDeleteAddress}

@@ -21,19 +21,20 @@ type FaultRule struct {
 	Seed        uint64      `json:"seed,omitempty"`
 	Effect      FaultEffect `json:"effect"`
 
-	// Matched is the number of matching calls, including skipped ones. Acted is the number of affected calls. The cloud
-	// sets both.
+	// Matched is the number of matching calls, including skipped calls. Acted is the number of calls that the rule has
+	// affected. The cloud sets Matched and Acted.
 	Matched int `json:"matched,omitempty"`
 	Acted   int `json:"acted,omitempty"`
 }
 
-// FaultMatch selects calls. A call must match all set fields. A call without an existing instance can match only
-// Account.
+// FaultMatch selects calls. A call must match every field that is not empty. A call without an existing instance can
+// match only Account.
 type FaultMatch struct {
 	Account string `json:"account,omitempty"`
 	// InstanceID selects calls with this instance ID.
 	InstanceID string `json:"instanceID,omitempty"`
-	// Tags are tags that the instance must have. For ListInstances, they must be in the options of the call.
+	// Tags selects calls about an instance with all these tags. A call of ListInstances matches if its options contain
+	// all these tags.
 	Tags map[string]string `json:"tags,omitempty"`
 	// Name is a pattern for the name of the instance, in the syntax of path.Match.
 	Name   string `json:"name,omitempty"`
@@ -51,40 +52,41 @@ type FaultEffect struct {
 	ResponseLatency Duration `json:"responseLatency,omitempty"`
 	// Error is the answer. The call is not executed.
 	Error ErrorCode `json:"error,omitempty"`
-	// Message is the message of Error. Default: the ID of the rule.
+	// Message is the error message in the answer. Default: the ID of the rule.
 	Message string `json:"message,omitempty"`
-	// RetryAfter is Error.RetryAfter of the answer.
+	// RetryAfter is the wait time that the error in the answer recommends to the caller.
 	RetryAfter Duration `json:"retryAfter,omitempty"`
 	// DropConnection closes the connection without an answer.
 	DropConnection bool `json:"dropConnection,omitempty"`
 	// AfterEffect executes the call before the fault becomes visible. Even if the call itself fails, the caller gets
 	// the answer of the rule.
 	AfterEffect bool `json:"afterEffect,omitempty"`
-	// EffectDelay executes the call this long after the answer or the end of the connection. If the cloud stops
-	// earlier, the call is not executed.
+	// EffectDelay is the time between the failure of the call and its execution. If the cloud stops before this time
+	// has passed, the call is not executed.
 	EffectDelay Duration `json:"effectDelay,omitempty"`
 	// Instance contains faults for the instance that CreateInstance creates.
 	Instance []InstanceFault `json:"instance,omitempty"`
 }
 
-// InstanceFaultKind is the kind of an instance fault.
+// InstanceFaultKind specifies what an InstanceFault does to the instance.
 type InstanceFaultKind string
 
 const (
 	// FaultNeverBoots keeps the instance pending until FaultRecovers.
 	FaultNeverBoots InstanceFaultKind = "NeverBoots"
-	// FaultGivesUp makes an instance that has not booted fail for lack of capacity: StateFailed.
+	// FaultGivesUp simulates a lack of capacity. If the instance has not booted, its state becomes StateFailed.
 	FaultGivesUp InstanceFaultKind = "GivesUp"
 	// FaultBootDelay adds InstanceFault.Delay to the boot time.
 	FaultBootDelay InstanceFaultKind = "BootDelay"
 	// FaultNeverRegisters prevents the machine from joining the cluster. The instance still runs.
 	FaultNeverRegisters InstanceFaultKind = "NeverRegisters"
-	// FaultDies switches the instance off: StateStopped.
+	// FaultDies switches the instance off. Its state becomes StateStopped.
 	FaultDies InstanceFaultKind = "Dies"
 	// FaultVanishes removes the instance without a request of its owner. The instance becomes unreadable, but its
 	// client token is still remembered.
 	FaultVanishes InstanceFaultKind = "Vanishes"
-	// FaultReclaimed is an announced FaultVanishes. Until it takes effect, Instance.ReclaimTime contains its time.
+	// FaultReclaimed removes the instance like FaultVanishes, but announces the removal: Instance.ReclaimTime contains
+	// the time of the removal.
 	FaultReclaimed InstanceFaultKind = "Reclaimed"
 	// FaultSilent stops the machine while the instance is still reported as running. There are no heartbeats and no
 	// pods, and connections are closed.
@@ -97,8 +99,8 @@ const (
 // InstanceFault is a fault of one instance.
 type InstanceFault struct {
 	Kind InstanceFaultKind `json:"kind"`
-	// After is the time until the fault takes effect. It starts when the fault is added or, in a rule, when the
-	// instance is launched. Default: 0.
+	// After is the delay until the fault takes effect. The delay of a fault in a rule starts when the instance is
+	// launched. The delay of other faults starts when the fault is added. Default: 0.
 	After Duration `json:"after,omitempty"`
 	// Delay is the additional boot time of FaultBootDelay.
 	Delay Duration `json:"delay,omitempty"`
@@ -141,14 +143,14 @@ type HostSettings struct {
 	// CloudDelay is the delay after which the simulated cloud acts as a cloud controller manager for a new Node. It
 	// then sets spec.providerID and the labels for instance type, region and zone. Default: 500ms.
 	CloudDelay Duration `json:"cloudDelay"`
-	// NoCloudController turns this off, as in a cluster without a cloud controller manager. Default: false.
+	// NoCloudController turns off the simulation of the cloud controller manager. Default: false.
 	NoCloudController bool `json:"noCloudController"`
 	// OmitEvents stops machines from creating the events of kubelets: six per Node, and three per started container.
 	// Default: false.
 	OmitEvents bool `json:"omitEvents"`
 }
 
-// SettingsPatch changes the settings whose fields are not nil.
+// SettingsPatch contains new values of settings. A field that is nil leaves its setting unchanged.
 type SettingsPatch struct {
 	BootTime          *Duration          `json:"bootTime,omitempty"`
 	BootJitter        *Duration          `json:"bootJitter,omitempty"`
@@ -181,11 +183,11 @@ type Quota struct {
 // Statistics contains counters. All except InstancesCreated begin at zero when the process starts.
 type Statistics struct {
 	StartTime time.Time `json:"startTime"`
-	// Calls are the statistics by operation.
+	// Calls contains the statistics of each operation. The keys are names of operations.
 	Calls map[string]CallStatistics `json:"calls"`
 	// InstancesCreated is the number of instances ever created, across restarts.
 	InstancesCreated int `json:"instancesCreated"`
-	// InstancesLive is the number of instances that are not terminated. PeakLive is its maximum.
+	// InstancesLive is the number of instances that are not terminated. PeakLive is the maximum of this number so far.
 	InstancesLive int `json:"instancesLive"`
 	PeakLive      int `json:"peakLive"`
 	// States contains the number of known instances in each state.
@@ -200,8 +202,8 @@ type CallStatistics struct {
 	Errors map[string]int `json:"errors,omitempty"`
 }
 
-// Record is the current state of an instance, without lag. It also exists for instances that their owners can no longer
-// read.
+// Record is the current state of an instance, even if reads of the owner have a lag. Instances that their owners can no
+// longer read have a Record too.
 type Record struct {
 	Instance
 	// Sequence is the position of the instance in the order of creation, starting with 1.
@@ -211,7 +213,8 @@ type Record struct {
 	Hidden bool `json:"hidden,omitempty"`
 	// AddressInUse is true if the instance is terminated but its address still exists.
 	AddressInUse bool `json:"addressKept,omitempty"`
-	// Faults contains the active and planned faults. Their After counts from the launch.
+	// Faults contains the active and planned faults. In these faults, After is the delay after the launch of the
+	// instance.
 	Faults []InstanceFault `json:"faults,omitempty"`
 }
 

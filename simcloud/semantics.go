@@ -2,24 +2,25 @@ package simcloud
 
 import "time"
 
-// Semantics are unusual behaviors of real clouds that a driver must handle. All are off by default and can be combined.
-// Changes apply to later writes and reads. Behaviors of single calls are fault rules instead: lost answers, throttling,
-// and calls that take effect after an error.
+// Semantics are unusual behaviors of real clouds that a driver must handle. By default, all these behaviors are off.
+// Any of them can be combined. Changes apply to later writes and reads. Behaviors of single calls are fault rules
+// instead: lost answers, throttling, and calls that take effect after an error.
 type Semantics struct {
-	// GetLag is the time until GetInstance shows a write. ListLag is the same for ListInstances and ListAddresses. A
-	// longer Settings.ReadLag takes precedence. Default: 0s.
+	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses
+	// show a write. A longer Settings.ReadLag takes precedence. Default: 0s.
 	GetLag  Duration `json:"getLag"`
 	ListLag Duration `json:"listLag"`
 	// TagLag is the time until GetInstance and ListInstances show a change of tags. Default: 0s.
 	TagLag Duration `json:"tagLag"`
-	// ListOmits makes every n-th page of ListInstances omit its first instance. Default: 0, which omits none.
+	// ListOmits makes every n-th page of ListInstances omit its first instance. Default: 0, which means that no
+	// instance is omitted.
 	ListOmits int `json:"listOmits"`
 	// ListRepeats reverses each page of ListInstances and repeats one of its instances. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is the time after a state change during which every other read returns the previous state. Default:
-	// 0s.
+	// StateReturns is a period after each state change. During this period, every second read returns the previous
+	// state. Default: 0s.
 	StateReturns Duration `json:"stateReturns"`
-	// OtherCase spells ID, ProviderID, Region and Zone in capital letters in every other answer. Default: false.
+	// OtherCase is true if ID, ProviderID, Region and Zone are in upper case in every second answer. Default: false.
 	OtherCase bool `json:"otherCase"`
 	// KeepAddresses keeps the address of a terminated instance until DeleteAddress is called. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
@@ -32,11 +33,11 @@ type Semantics struct {
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is the number of bytes of white space before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
-	// ClockOffset is added to all times in answers to customers. It can be negative. Default: 0s.
+	// ClockOffset is added to all times in answers of the customer API. It can be negative. Default: 0s.
 	ClockOffset Duration `json:"clockOffset"`
 }
 
-// SemanticsPatch changes the semantics whose fields are not nil.
+// SemanticsPatch contains new values of Semantics. A field that is nil leaves the value unchanged.
 type SemanticsPatch struct {
 	GetLag         *Duration `json:"getLag,omitempty"`
 	ListLag        *Duration `json:"listLag,omitempty"`
@@ -53,8 +54,8 @@ type SemanticsPatch struct {
 	ClockOffset    *Duration `json:"clockOffset,omitempty"`
 }
 
-// Address is the address of an instance. With Semantics.KeepAddresses, it stays after the termination until it is
-// deleted.
+// Address is a network address that the cloud assigned to an instance. If Semantics.KeepAddresses is true, the address
+// still exists after the termination of the instance, until DeleteAddress is called.
 type Address struct {
 	// ID is the ID of the instance with the prefix "a-" instead of "i-".
 	ID         string `json:"id"`

@@ -103,7 +103,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 
 	resp, err := t.http.Do(req)
 	if err != nil {
-		// Drop the URL from the message, because the operation is more helpful.
+		// Drop the URL from the message, because ConnectionError already names the operation.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
@@ -140,7 +140,7 @@ func errorOf(resp *http.Response, data []byte) *Error {
 	}
 	e := &Error{Code: body.Code, Message: body.Message, RetryAfter: time.Duration(body.RetryAfter)}
 	if e.RetryAfter <= 0 {
-		// 31 bits keep a large number from overflowing into the past.
+		// With a number of at most 31 bits, the conversion to time.Duration cannot overflow.
 		seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31)
 		if err != nil {
 			seconds = 0

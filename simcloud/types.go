@@ -8,7 +8,8 @@ type InstanceState string
 const (
 	// StatePending means that the instance was accepted and has not booted yet.
 	StatePending InstanceState = "pending"
-	// StateRunning means that the instance is switched on. HostStatus shows what runs on it.
+	// StateRunning means that the instance is switched on. Instance.Host shows whether the kubelet in the instance has
+	// joined the cluster.
 	StateRunning InstanceState = "running"
 	// StateRebooting means that the instance restarts to apply an update.
 	StateRebooting InstanceState = "rebooting"
@@ -24,7 +25,7 @@ const (
 	StateTerminated InstanceState = "terminated"
 )
 
-// These are limits of requests.
+// Requests that exceed these limits are refused.
 const (
 	// MaxUserDataBytes limits the user data before base64 encoding.
 	MaxUserDataBytes = 64 << 10
@@ -73,7 +74,8 @@ type Instance struct {
 	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
 	// TerminationTime is set when the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
-	// Host is the status of the machine inside the instance. It has no read lag: it is for display, not for programs.
+	// Host is the status of the simulated machine that runs in the instance. It is always current, even if
+	// Settings.ReadLag is set. Use it only for display.
 	Host HostStatus `json:"host"`
 }
 
@@ -140,8 +142,8 @@ type UpdateInstanceRequest struct {
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
-	// If contains tags that the instance must have, with these values. Otherwise nothing changes and the code is
-	// CodeConflict. Default: no condition.
+	// If is a condition: the instance must have these tags with these values. If the condition is not met, the call
+	// changes nothing and returns CodeConflict. Default: no condition.
 	If map[string]string `json:"if,omitempty"`
 }
 
@@ -189,7 +191,7 @@ const (
 	InPlaceUnsupported InPlaceMode = "unsupported"
 )
 
-// InstanceType is a size of instances.
+// InstanceType specifies the CPUs, the memory and the other resources of an instance.
 type InstanceType struct {
 	Name         string `json:"name"`
 	Architecture string `json:"architecture"`
@@ -214,6 +216,7 @@ type Image struct {
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	// InPlace is the mode in which existing instances change to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
-	// NodeAgent is true if the image has an agent that updates the kubelet at the request of its Node.
+	// NodeAgent is true if the image contains an agent that updates the kubelet when an annotation of the Node requests
+	// it.
 	NodeAgent bool `json:"nodeAgent,omitempty"`
 }

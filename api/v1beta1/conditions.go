@@ -4,9 +4,9 @@ import "time"
 
 // Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
-	// ConditionOrphanRemovalBlocked is True while Machinist keeps instances without a Machine that it found with the
-	// credentials of this class, because their removal needs the permission of an administrator. To permit the removal,
-	// set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is missing.
+	// ConditionOrphanRemovalBlocked is True while Machinist needs the permission of an administrator to remove
+	// instances without a Machine. Machinist found these instances with the credentials of this class. To permit the
+	// removal, set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is missing.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
 	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machinist still creates
@@ -18,11 +18,13 @@ const (
 	ConditionUserDataChanged = "UserDataChanged"
 
 	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of the
-	// current credentials. Otherwise the condition is missing, as it is if the provider cannot distinguish accounts.
+	// current credentials. Otherwise the condition is missing. If the provider cannot distinguish accounts, the
+	// condition is always missing.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while machines cannot become Nodes because of the target cluster, or because of the
-	// API server address in the user data. Machinist still creates machines. Otherwise the condition is missing.
+	// ConditionJoinBlocked is True while machines cannot become Nodes. The cause is the configuration of the target
+	// cluster or the API server address in the user data. Machinist still creates machines. Otherwise the condition is
+	// missing.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 
@@ -117,8 +119,8 @@ const (
 	ConditionMachinesReady = "MachinesReady"
 
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// the capacity of its Nodes is unknown. The condition is missing on other objects, and on node groups that never
-	// had this problem.
+	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups, and on node
+	// groups whose capacity was never unknown.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
@@ -146,8 +148,8 @@ const (
 	// ReasonScalingDown surfaces when machines are being deleted.
 	ReasonScalingDown = "ScalingDown"
 
-	// ReasonAtDesiredReplicas surfaces when the number of machines equals replicas. ScalingUp and ScalingDown have this
-	// reason while they are False.
+	// ReasonAtDesiredReplicas surfaces when the number of machines equals replicas. The conditions ScalingUp and
+	// ScalingDown have this reason while their status is False.
 	ReasonAtDesiredReplicas = "AtDesiredReplicas"
 
 	// ReasonBackingOff surfaces when the replacement of failed machines waits because earlier replacements failed too.
@@ -190,7 +192,7 @@ const (
 	ReasonNothingToAdopt = "NothingToAdopt"
 )
 
-// Reasons of Frozen, on sets and deployments, and of RemediationAllowed.
+// Reasons of Frozen, a condition of sets and deployments. RemediationAllowed also uses these reasons.
 const (
 	// ReasonOvershoot surfaces when there are more machines than allowed.
 	ReasonOvershoot = "Overshoot"
@@ -199,7 +201,7 @@ const (
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
 	// ReasonTargetCredentialsRefused surfaces when the target cluster does not accept the credentials of the process
-	// (401), or forbids a read that the process needs (403). This is also a reason of Deleting and Ready.
+	// (401), or forbids a read that the process needs (403). The conditions Deleting and Ready also use this reason.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
 	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the process
@@ -211,8 +213,8 @@ const (
 	// namespace.
 	ReasonMeltdown = "Meltdown"
 
-	// ReasonFrozen surfaces when the owner of the machines is frozen. This is a reason of RemediationAllowed, and of
-	// Progressing of a MachineDeployment.
+	// ReasonFrozen surfaces when the owner of the machines is frozen. The conditions RemediationAllowed, and
+	// Progressing of a MachineDeployment, use this reason.
 	ReasonFrozen = "Frozen"
 
 	// ReasonFrozenByLabel surfaces when a user set the label machinist.dev/freeze.
@@ -231,7 +233,7 @@ const (
 	ReasonMachinesNotReady = "MachinesNotReady"
 )
 
-// Conditions of a MachineDeployment, in addition to those of its sets and Paused.
+// Conditions of a MachineDeployment, in addition to Paused and the conditions of a set.
 const (
 	// ConditionAvailable is True while at least replicas − maxUnavailable machines are available.
 	ConditionAvailable = "Available"
@@ -244,17 +246,17 @@ const (
 	ConditionRollingOut = "RollingOut"
 
 	// ConditionReconciling is True while the deployment is neither Ready nor Stalled, because Machinist is still
-	// changing it to its desired state. Its reason and message are those of Ready.
+	// changing it to its desired state. Reconciling has the same reason and message as Ready.
 	ConditionReconciling = "Reconciling"
 
 	// ConditionStalled is True while the deployment is not Ready and Progressing is False. The deployment makes no
-	// progress until something is changed. Its reason and message are those of Ready.
+	// progress until something is changed. Stalled has the same reason and message as Ready.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of Ready on a MachineDeployment, in addition to those of Progressing, RollingOut, ScalingUp and ScalingDown.
-// Ready is True when the deployment has exactly the desired number of machines, and all of them are available and of
-// the newest revision. With the strategy InPlace, the machines must also be up to date.
+// Reasons of Ready on a MachineDeployment, in addition to the reasons of Progressing, RollingOut, ScalingUp and
+// ScalingDown. Ready is True when the deployment has exactly the desired number of machines, and all of them are
+// available and of the newest revision. With the strategy InPlace, the machines must also be up to date.
 const (
 	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some are not
 	// available.
@@ -270,7 +272,7 @@ const (
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 )
 
-// Reasons of Progressing. If apps/v1 has a corresponding reason, it has the same name.
+// Reasons of Progressing. Names are the same as in apps/v1 if apps/v1 has the reason.
 const (
 	// ReasonNewMachineSetCreated surfaces when a MachineSet was created for the newest revision.
 	ReasonNewMachineSetCreated = "NewMachineSetCreated"
@@ -290,7 +292,7 @@ const (
 	// ReasonProgressDeadlineExceeded surfaces when a rollout made no progress for spec.progressDeadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. This is also a reason of Paused.
+	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. The condition Paused also uses this reason.
 	ReasonDeploymentPaused = "DeploymentPaused"
 
 	// ReasonDeploymentResumed surfaces when spec.paused was set to false again.

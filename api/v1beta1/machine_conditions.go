@@ -15,7 +15,7 @@ const (
 	// ConditionUpToDate is True when the instance matches the spec.
 	ConditionUpToDate = "UpToDate"
 
-	// ConditionDrained shows the progress of the drain. The time of its first transition is the start of the drain.
+	// ConditionDrained shows the progress of the drain. The drain starts at the first transition of this condition.
 	ConditionDrained = "Drained"
 
 	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The duration of such
@@ -37,8 +37,8 @@ const (
 	// condition reports whether spec.paused is set.
 	ConditionPaused = "Paused"
 
-	// ConditionPreserved is True while the machine is preserved for inspection. It is False when a user requested the
-	// preservation but it is not possible.
+	// ConditionPreserved is True while the machine is preserved for inspection. The condition is False when a user
+	// requested the preservation, but Machinist cannot preserve the machine.
 	ConditionPreserved = "Preserved"
 
 	// ConditionInterruptionNotice is True while the cloud or a termination handler announces that the cloud will soon
@@ -163,7 +163,8 @@ const (
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when two Machines claim the same Node, or when the Node already belongs to another
-	// Machine. In Deleting, it surfaces when two Nodes with active kubelets have the machine's provider ID.
+	// Machine. The condition Deleting uses this reason when two Nodes with active kubelets have the machine's provider
+	// ID.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
@@ -188,11 +189,11 @@ const (
 	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
 	ReasonNodeConditionsFailed = "NodeConditionsFailed"
 
-	// ReasonNodeGone surfaces when the Node was deleted. This is also a reason of Registered.
+	// ReasonNodeGone surfaces when the Node was deleted. The condition Registered also uses this reason.
 	ReasonNodeGone = "NodeGone"
 
-	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. This is also a reason of Registered,
-	// Drained, DrainExtended and Deleting.
+	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. The conditions Registered, Drained,
+	// DrainExtended and Deleting also use this reason.
 	ReasonTargetUnreachable = "TargetUnreachable"
 )
 
@@ -207,8 +208,8 @@ const (
 	// ReasonUpdating surfaces when the instance is being changed in place.
 	ReasonUpdating = "Updating"
 
-	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. This is also a reason of
-	// Launched and Registered.
+	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. The conditions Launched and
+	// Registered also use this reason.
 	ReasonReplacing = "Replacing"
 
 	// ReasonWaitingForAgent surfaces when the agent on the node has not yet answered an update request.
@@ -231,7 +232,7 @@ const (
 	// ReasonDrained surfaces when no pod is left to evict.
 	ReasonDrained = "Drained"
 
-	// ReasonDraining surfaces when pods are being evicted. This is also a reason of Deleting.
+	// ReasonDraining surfaces when pods are being evicted. The condition Deleting also uses this reason.
 	ReasonDraining = "Draining"
 
 	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names the
@@ -245,17 +246,19 @@ const (
 	ReasonDrainError = "DrainError"
 
 	// ReasonSkipped surfaces when the step was skipped because an annotation requests this, because there is no Node,
-	// or because the node is unreachable or not Ready. This is a reason of Drained and VolumesDetached.
+	// or because the node is unreachable or not Ready. The conditions Drained and VolumesDetached use this reason.
 	ReasonSkipped = "Skipped"
 
 	// ReasonVolumesDetached surfaces when no relevant volume is attached to the node.
 	ReasonVolumesDetached = "VolumesDetached"
 
-	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. This is also a reason of Deleting.
+	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. The condition Deleting also uses this
+	// reason.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
 
 	// ReasonNodeOutOfService surfaces when the instance of an unresponsive or not Ready node is gone and volumes are
-	// still attached to the node. Kubernetes then detaches them by force. This is a reason of VolumesDetached.
+	// still attached to the node. Kubernetes then detaches the volumes by force. Only the condition VolumesDetached
+	// uses this reason.
 	ReasonNodeOutOfService = "NodeOutOfService"
 
 	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach. The deletion or
@@ -266,8 +269,8 @@ const (
 // Reasons of Deleting, in addition to Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
 // PausedByAnnotation.
 const (
-	// ReasonDeletionStarted surfaces when the deletion has begun and does not wait for any step. On a MachineClass, it
-	// surfaces until Machinist knows whether the Machines of the class are being deleted too. No instance is created
+	// ReasonDeletionStarted surfaces when the deletion has begun and does not wait for any step. A MachineClass has
+	// this reason until Machinist knows whether the Machines of the class are being deleted too. No instance is created
 	// from the class during these seconds.
 	ReasonDeletionStarted = "DeletionStarted"
 
@@ -305,7 +308,7 @@ const (
 // Reasons of Preserved, in addition to InvalidConfiguration.
 const (
 	// ReasonPreserved surfaces when the machine is preserved. It is cordoned, kept, and no longer belongs to a set. The
-	// message contains the time until which it is kept.
+	// message contains the time at which the preservation ends.
 	ReasonPreserved = "Preserved"
 
 	// ReasonTooLate surfaces when preservation was requested for a machine that is already being deleted.
@@ -348,13 +351,13 @@ const (
 	// machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"
 
-	// ReasonRetriesExhausted surfaces when too many machines in a row were replaced before this one, by the limit of
-	// the MachineHealthCheck. RemediationRequested is then False, and a failed machine is not replaced either. This is
-	// also a reason of RemediationAllowed.
+	// ReasonRetriesExhausted surfaces when the number of consecutive replacements has reached the limit of the
+	// MachineHealthCheck. RemediationRequested is then False, and a failed machine is not replaced either. The
+	// condition RemediationAllowed also uses this reason.
 	ReasonRetriesExhausted = "RetriesExhausted"
 )
 
-// Reasons of Ready while it is True or nothing is known. While Ready is False, it has the reason of the condition that
+// Reasons of Ready while its status is True or Unknown. While Ready is False, it has the reason of the condition that
 // prevents readiness.
 const (
 	// ReasonMachineReady surfaces when nothing prevents readiness.

@@ -37,8 +37,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
-	// instance is what the provider reports about the instance. It is sufficient to delete the instance after the class
-	// was deleted.
+	// instance is what the provider reports about the instance. With this information, Machinist can delete the
+	// instance even after the class was deleted.
 	// +optional
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
@@ -93,14 +93,14 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:MaxLength=128
 	NodeUID types.UID `json:"nodeUID"`
 
-	// labels are the keys of the labels that were put on the Node.
+	// labels contains the key of each label that Machinist put on the Node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=317
 	Labels []string `json:"labels,omitempty"`
 
-	// annotations are the keys of the annotations that were put on the Node.
+	// annotations contains the key of each annotation that Machinist put on the Node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -115,8 +115,8 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=334
 	Taints []string `json:"taints,omitempty"`
 
-	// former contains the previous values of the labels, annotations and taints that were changed. When spec.node no
-	// longer contains one of them, Machinist restores its former value.
+	// former contains the previous values of the labels, annotations and taints that were changed. When a label,
+	// annotation or taint is removed from spec.node, Machinist restores its former value.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -322,8 +322,8 @@ const (
 
 // LaunchStatus records the current attempt to create an instance.
 type LaunchStatus struct {
-	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. The number and the UID of
-	// the Machine form the token that makes the creation idempotent. A missing number means 1.
+	// attempt is the number of the attempt, from 1 to 1000000. After 1000000 attempts, the number stays the same. The
+	// number and the UID of the Machine form the token that makes the creation idempotent. A missing number means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000

@@ -84,9 +84,9 @@ type MachineSpec struct {
 	// replaced together.
 	//
 	// If maxSurge is above 0, or the MachineSet has no MachineDeployment, the new machine is created before the old one
-	// is deleted. The replacement respects MachineDisruptionBudgets, with the reason Expiry. If expireAfter is not set,
-	// machines do not expire. A Machine without a MachineSet never expires. A change of expireAfter does not start a
-	// rollout.
+	// is deleted. The replacement is a disruption with the reason Expiry, and respects MachineDisruptionBudgets. If
+	// expireAfter is not set, machines do not expire. A Machine without a MachineSet never expires. A change of
+	// expireAfter does not start a rollout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	ExpireAfter *metav1.Duration `json:"expireAfter,omitempty"`
@@ -120,8 +120,8 @@ type NodeTemplate struct {
 	Taints []corev1.Taint `json:"taints,omitempty"`
 
 	// startupTaints are on the Node when it registers. Other components, such as a network plugin, remove them. The
-	// machine is not Running until they are gone. A Node that may already run pods, such as the Node of an adopted
-	// instance, does not get startup taints.
+	// machine becomes Running only after all startup taints are removed. A Node that may already run pods, such as the
+	// Node of an adopted instance, does not get startup taints.
 	// +optional
 	// +listType=map
 	// +listMapKey=key

@@ -117,7 +117,7 @@ type ClassCapacity struct {
 	// +optional
 	DRADriver *DRADriver `json:"draDriver,omitempty"`
 
-	// csiDrivers are the volume drivers on the Node. With them, an autoscaler considers the volumes of pods.
+	// csiDrivers are the volume drivers on the Node. An autoscaler uses csiDrivers to consider the volumes of pods.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -26,7 +26,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
 	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
-	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
+	// current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's bounds
+	// in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
@@ -59,9 +60,9 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter is a time. All machines that were created before it are replaced. At this time, the deployment
-	// creates a new revision from the same template. With the strategy InPlace, rolloutAfter replaces no machines and
-	// affects only machines that are created later.
+	// rolloutAfter is a time. All machines that were created before it are replaced. When the time of rolloutAfter has
+	// come, the deployment creates a new revision from the same template. With the strategy InPlace, rolloutAfter
+	// replaces no machines and affects only machines that are created later.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 
@@ -132,7 +133,7 @@ type RollingUpdate struct {
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
 	// maxUnavailable is how many of the replicas may be unavailable. It is a number, or a percentage of replicas,
-	// rounded down. If maxSurge is 0, it must not be 0. Defaults to 0.
+	// rounded down. maxSurge and maxUnavailable must not both be 0. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
@@ -167,8 +168,8 @@ type InPlaceUpdate struct {
 // MachineRemediation limits the replacement of failed and unhealthy machines.
 type MachineRemediation struct {
 	// maxInFlight is how many failed or unhealthy machines are replaced at a time. It is a number, or a percentage of
-	// replicas, rounded up. A percentage above 0% results in at least 1. With 0, no machine is replaced. Above 0,
-	// machines whose instance vanished are all replaced at once, without this limit. Defaults to 1.
+	// replicas, rounded up. A percentage above 0% results in at least 1. With 0, no machine is replaced. If maxInFlight
+	// is above 0, all machines whose instance vanished are replaced immediately, without this limit. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`

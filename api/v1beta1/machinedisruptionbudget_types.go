@@ -42,8 +42,8 @@ type MachineDisruptionBudgetSpec struct {
 	// +required
 	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
 
-	// reasons are the reasons that this budget limits. An empty list means all reasons. Machines that are disrupted for
-	// other reasons also count towards maxDisrupted.
+	// reasons contains the disruption reasons that this budget limits. An empty list means all reasons. Machines that
+	// are disrupted for other reasons also count towards maxDisrupted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=5

@@ -18,7 +18,8 @@ type MachineHealthCheckSpec struct {
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// unhealthyNodeConditions are the Node conditions that make a machine unhealthy. One of them is enough.
+	// unhealthyNodeConditions are the Node conditions that make a machine unhealthy. A machine is unhealthy if its Node
+	// has at least one of these conditions.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -46,7 +46,7 @@ type MachineTemplateSpec struct {
 	Spec MachineSpec `json:"spec"`
 }
 
-// MachineSetSpec is the desired number and kind of machines.
+// MachineSetSpec defines the desired machines: their number and their template.
 //
 // +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
@@ -54,7 +54,8 @@ type MachineTemplateSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
 	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
-	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
+	// current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's bounds
+	// in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000

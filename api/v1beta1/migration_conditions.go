@@ -65,7 +65,7 @@ const (
 	ReasonNothingInTheWay = "NothingInTheWay"
 
 	// ReasonTroubles surfaces when the migration cannot continue because of a problem. The field status.troubles
-	// describes it.
+	// describes the problem.
 	ReasonTroubles = "Troubles"
 )
 
@@ -77,8 +77,8 @@ const (
 	// On: all objects that a Migration created. Set by: the migrator.
 	LabelMigration = "machinist.dev/migration"
 
-	// FreezeMigration is the value of LabelFreeze on sets and deployments of a Migration. Only the migrator ends this
-	// freeze.
+	// FreezeMigration is the value of LabelFreeze on sets and deployments of a Migration. Only the migrator removes
+	// this value of the label.
 	FreezeMigration = "Migration"
 
 	// AnnotationMigratedFrom names the old system's object from which a Migration created this object. The annotation
@@ -112,7 +112,7 @@ const (
 	// AnnotationFenceProbe marks a test request of the migrator. The policy that protects the old objects refuses such
 	// requests from all clients. A refusal shows that the policy is in force.
 	//
-	// On: requests that are never stored. Set by: the migrator.
+	// On: dry-run requests. Set by: the migrator.
 	// Value: the Migration, and a hash of the record of the protected objects.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 

@@ -95,8 +95,8 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage. A
-	// change to Abort is possible only until the phase Committing. Defaults to Plan.
+	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. The stage can be changed only to a
+	// later stage. A change to Abort is possible only until the phase Committing. Defaults to Plan.
 	// +optional
 	// +kubebuilder:default=Plan
 	Stage MigrationStage `json:"stage,omitempty"`
@@ -107,7 +107,7 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
 
-	// accept contains the codes of the losses that you accept.
+	// accept lists the findings of level Loss that you accept, by their codes.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -149,16 +149,16 @@ type FlagValue string
 // MigrationFence defines which parts of the old system are stopped. In addition, an admission policy always protects
 // the objects of the old system against other clients.
 type MigrationFence struct {
-	// workloads are the workloads of the control cluster that are scaled to 0. List the old controllers, and
-	// controllers that change the objects of the old system, such as cluster-autoscaler.
+	// workloads in the control cluster that the migrator scales to 0. List the old controllers, and controllers that
+	// change the objects of the old system, such as cluster-autoscaler.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Workloads []MigrationWorkload `json:"workloads,omitempty"`
 
 	// leases of the old controllers in the control cluster. The migrator acquires them, so that no old controller can
-	// become the leader. Defaults to the usual Leases of the old system in the namespaces of the workloads and of the
-	// old objects.
+	// become the leader. Defaults to the Leases with the default names of the old system. The migrator looks for them
+	// in the namespaces of the workloads and of the old objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -241,16 +241,16 @@ type MigrationStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
 
-	// fence records what was stopped, and its previous state.
+	// fence records which parts of the old system the migrator stopped, and their previous state.
 	// +optional
 	Fence MigrationFenceStatus `json:"fence,omitzero"`
 
-	// machines contains the numbers of machines.
+	// machines shows how many machines the plan contains and how many of them are adopted.
 	// +optional
 	Machines MigrationCounts `json:"machines,omitzero"`
 
-	// findings are what you must know about the migration, with one entry for each code. The ConfigMaps
-	// machinist-migration-<name>-<n> contain all paths.
+	// findings lists what you must know about the migration, with one entry for each code. The ConfigMaps
+	// machinist-migration-<name>-<n> list all places where a finding applies.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100

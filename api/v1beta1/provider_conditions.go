@@ -39,7 +39,7 @@ const (
 	ReasonNotReady = "NotReady"
 )
 
-// Reasons of Degraded on a Provider, in addition to those of Progressing. Progressing is then False with the same
+// Reasons of Degraded on a Provider, in addition to the reasons of Progressing. Progressing is then False with the same
 // reason.
 const (
 	// ReasonAsDesired surfaces when nothing is degraded.

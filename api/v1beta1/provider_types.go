@@ -142,7 +142,7 @@ type ProviderTarget struct {
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 
-	// none is true if there is no target cluster, so that the machines do not become Nodes.
+	// none must be true if there is no target cluster. The machines then do not become Nodes.
 	// +optional
 	None bool `json:"none,omitempty"`
 }

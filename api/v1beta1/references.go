@@ -30,9 +30,9 @@ type UserDataRef struct {
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 
-	// compress is the format in which Machinist compresses the user data after it has replaced the placeholders. Use it
-	// for clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset, the
-	// user data stays as it is in the Secret.
+	// compress selects a compression format. Machinist compresses the user data after it has replaced the placeholders.
+	// Use it for clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset,
+	// the user data stays as it is in the Secret.
 	// +optional
 	Compress UserDataCompression `json:"compress,omitempty"`
 }
@@ -44,7 +44,7 @@ type UserDataCompression string
 // UserDataGzip compresses user data with gzip.
 const UserDataGzip UserDataCompression = "gzip"
 
-// KeyOrDefault returns the key of the template in the Secret, userData if unset.
+// KeyOrDefault returns the key of the template in the Secret. If the field key is unset, it returns DefaultUserDataKey.
 func (r UserDataRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultUserDataKey
@@ -63,7 +63,7 @@ type UserDataValue struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_-]*$`
 	Name string `json:"name"`
 
-	// value is the text itself.
+	// value contains the text that replaces the placeholder.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Value *string `json:"value,omitempty"`

@@ -74,8 +74,8 @@ const (
 	TypeVersion = Version
 
 	// LabelSecretUse lists the purposes for which MachineClasses and Machines of the same namespace may use a Secret or
-	// ConfigMap. Machinist does not read a Secret without the label. Otherwise, every user who may write a class or a
-	// Machine could read any Secret of the namespace through the user data of an instance.
+	// ConfigMap. Machinist does not read a Secret without the label. Without this rule, a user who may create Machines
+	// could read any Secret of the namespace: the user data of an instance could include the Secret.
 	//
 	// On: Secret, ConfigMap. Set by: users.
 	// Value: SecretUseCredentials, SecretUseUserData or SecretUseBoth.
@@ -147,7 +147,7 @@ const (
 	AnnotationReplace = "machinist.dev/replace"
 
 	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that the target cluster's API server does not
-	// support. The annotation also turns off the warning about such a version.
+	// support. The annotation also turns off the warning about the unsupported version.
 	//
 	// On: MachineDeployment, MachineSet, Machine. Set by: users.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
@@ -222,7 +222,8 @@ const (
 
 	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine until the given time, even while
 	// OrphanRemovalBlocked is True. The permission covers the instances that the provider finds with the credentials of
-	// this class. Their tags must name the namespace of the class, or a namespace in which no class finds them.
+	// this class. The tags of such an instance must name the namespace of the class. They may also name another
+	// namespace if no class of that namespace finds the instance.
 	//
 	// On: MachineClass. Set by: users.
 	// Value: a time (RFC 3339) at most 24 hours in the future.
@@ -247,7 +248,7 @@ const (
 	// annotation remains until the object is deleted in the old cluster. Machines with the annotation are paused.
 	// MachineSets and MachineDeployments with the annotation are frozen (FreezeMoving).
 	//
-	// On: all objects that are moved. Set by: machinist move.
+	// On: each object that machinist move is moving. Set by: machinist move.
 	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
 
 	// AnnotationMovedTo is the cluster ID of the control cluster that has adopted the Machine's instance. The old
@@ -258,7 +259,7 @@ const (
 
 	// AnnotationMovedFrom is the cluster ID of the control cluster from which machinist move moved the object.
 	//
-	// On: all objects that were moved. Set by: machinist move.
+	// On: each object that machinist move has moved. Set by: machinist move.
 	AnnotationMovedFrom = "machinist.dev/moved-from-cluster"
 
 	// AnnotationRevision is the number of the revision of the MachineDeployment.
@@ -278,7 +279,7 @@ const (
 	// Value: <name of the set>:<number of machines>.
 	AnnotationMoveTo = "machinist.dev/move-to"
 
-	// AnnotationReceiveFrom is the name of the set that hands over machines to this set.
+	// AnnotationReceiveFrom is the name of another MachineSet, which hands over machines to the annotated set.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
@@ -297,7 +298,7 @@ const (
 	// spec.replicas means that a user or autoscaler has scaled the deployment. The manager then scales all sets in
 	// proportion.
 	//
-	// On: MachineSet (the newest one). Set by: the manager.
+	// On: the newest MachineSet of a MachineDeployment. Set by: the manager.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
 	// AnnotationExchangeSurge is the number of replacements that the set of the current revision has created in
@@ -313,9 +314,9 @@ const (
 	// On: MachineSet. Set by: the manager.
 	AnnotationOutdated = "machinist.dev/outdated"
 
-	// AnnotationRolloutAfter is the MachineDeployment's rolloutAfter at the creation of the set, if that time had
-	// already passed. All machines of the set count as created after that time, even if the clocks of the control
-	// cluster differ.
+	// AnnotationRolloutAfter is the value that spec.rolloutAfter of the MachineDeployment had when the set was created.
+	// The annotation is missing if that time was still in the future. All machines of the set count as created after
+	// that time, even if the clocks of the control cluster differ.
 	//
 	// On: MachineSet. Set by: the manager.
 	// Value: a time (RFC 3339).
@@ -344,8 +345,8 @@ const (
 
 // Keys on Nodes.
 const (
-	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are only for information.
-	// Machinist finds the Node of a Machine by status.nodeRef.
+	// NodeLabelMachine and NodeAnnotationMachine are a label and an annotation with the name of the Node's Machine.
+	// They are only for information. Machinist finds the Node of a Machine by status.nodeRef.
 	//
 	// On: Node (a label and an annotation). Set by: the provider.
 	NodeLabelMachine      = "machinist.dev/machine"
@@ -445,7 +446,7 @@ const (
 )
 
 // Keys of cluster-autoscaler. If cluster-autoscaler runs with CAPI_GROUP=machinist.dev, its provider clusterapi reads
-// and writes these keys. It also uses AnnotationDeleteMachine, NodeAnnotationMachine and
+// and writes these keys. This provider also uses AnnotationDeleteMachine, NodeAnnotationMachine and
 // NodeAnnotationClusterNamespace.
 const (
 	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation are the minimum and maximum size of a MachineSet or
@@ -456,8 +457,8 @@ const (
 	AutoscalerMinSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-min-size"
 	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
 
-	// AutoscalerCapacityPrefix is the prefix of annotations that describe the future Nodes of a MachineSet or
-	// MachineDeployment to cluster-autoscaler, while it has no Node.
+	// AutoscalerCapacityPrefix is the prefix of annotations that describe future Nodes to cluster-autoscaler while a
+	// MachineSet or MachineDeployment has no Node.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
 	// AutoscalerCPUAnnotation is one of the annotations that describe the future Nodes of a node group.

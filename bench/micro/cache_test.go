@@ -36,7 +36,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// cached reads from a cache. Its own writes appear in the cache immediately.
+// cached is a client that reads from a cache. Its own writes appear in the cache immediately.
 type cached struct {
 	client.Client // nil, because other methods must not be called
 	cache         cache.Cache

@@ -94,7 +94,7 @@ func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	return m
 }
 
-// node returns a Node as it is cached after the node template was applied.
+// node returns the cached form of a Node to which the node template was applied.
 func node(i int) *corev1.Node {
 	name := machineName(i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -37,7 +37,8 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns a higher version than that of any object, so the cache always counts as up to date.
+// seen returns the resource version up to which the cache is current. It is higher than the resource version of every
+// object, so no reconciler waits for the cache.
 func seen() string { return "1000000" }
 
 type kind struct {
@@ -76,7 +77,8 @@ func kinds() []kind {
 	}
 }
 
-// steadyPass returns one reconcile of a settled fleet of n machines. The reconciler has nothing to write.
+// steadyPass returns a function that reconciles a fleet of n machines once. The fleet has its desired state, so the
+// reconciler writes nothing.
 func (k kind) steadyPass(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)

@@ -21,7 +21,8 @@ import (
 
 // rulesBudget is the maximum number of bytes that the API server may allocate to evaluate all rules of a Machine in one
 // write. Even a write of the status evaluates all rules. Reading one field of an object allocates memory for every
-// possible field: 7 KB for a spec. So a rule should first read a field that is usually absent.
+// possible field: 7 KB for a spec. So the first condition of a rule should check a field that is absent in most
+// objects: then the rule ends without further reads.
 const rulesBudget = 85_000
 
 const machineOfSet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",

@@ -18,9 +18,10 @@ import (
 // decodingBudget is the limit for defaulting and pruning, which happen several times per write. Both are slightly above
 // the current values.
 //
-// The allocated memory grows with the number of fields that are set. One condition costs 28 KB of schemaBudget.
-// Comparing the old and the new object costs memory in proportion to the set fields times the possible fields. So even
-// a rarely used status field makes every write of every Machine more expensive.
+// The allocated memory grows with the number of fields that are set. One condition costs 28 KB of schemaBudget. The API
+// server compares the old and the new object. The memory for this comparison is proportional to the number of fields in
+// the object, multiplied by the number of fields in the schema. So even a rarely used status field makes every write of
+// every Machine more expensive.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000

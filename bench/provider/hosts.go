@@ -27,7 +27,7 @@ func dial(socket string) (*hosts, error) {
 				err = w.Flush()
 			}
 			if err != nil {
-				// Without the bench, no node can join.
+				// The bench has ended. No more Nodes can join, because the bench simulates the kubelets.
 				fmt.Fprintln(os.Stderr, "Error: report an instance:", err)
 				os.Exit(1)
 			}

@@ -40,7 +40,7 @@ type proxy struct {
 	relaying sync.WaitGroup
 }
 
-// newProxy starts a proxy to the API server. It also returns a client configuration that uses the proxy.
+// newProxy starts a proxy to the API server, and returns the proxy and a client configuration that uses it.
 func newProxy(t *testing.T, config *rest.Config) (*proxy, *rest.Config) {
 	t.Helper()
 	l := &proxy{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
@@ -253,6 +253,7 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 	awaitFleet(t, c, namespace, 1, true)
 
 	target.restore()
-	// A finalizer keeps the first machine.
+	// The deleted first machine still exists. It has a finalizer that only a provider removes, and this test has no
+	// provider.
 	awaitFleet(t, c, namespace, 3, false)
 }

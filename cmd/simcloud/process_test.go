@@ -94,7 +94,7 @@ func TestInvalidFlags(t *testing.T) {
 		cmd := command()
 		cmd.SetArgs(args)
 		cmd.SetErr(t.Output())
-		// With accepted flags, the command ends at once, because its context is canceled.
+		// If the command accepts the flags by mistake, the canceled context ends it immediately.
 		cancel()
 		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), mention) {
 			t.Errorf("%v: got %v, want an error with %q", args, err, mention)

@@ -4,7 +4,8 @@ package child
 
 import "syscall"
 
-// processAttributes returns the default attributes, because only Linux can end a child together with its parent.
+// processAttributes returns the default attributes. Only Linux has an attribute that ends a child together with its
+// parent.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }

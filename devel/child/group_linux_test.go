@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// family returns a program that starts a child and does not stop it. The program writes the PID of its child to the
-// file "child".
-func family(dir string) *Process {
+// programWithChild returns a shell that starts a background process and does not stop it. The shell writes the PID of
+// the background process to the file "child".
+func programWithChild(dir string) *Process {
 	return &Process{
 		Name: "family", Path: "/bin/sh", Dir: dir, Group: true, Env: []string{"SECONDS_TO_LIVE=3600"},
 		Args: []string{"-c", `sleep "$SECONDS_TO_LIVE" & echo $! >child.new && mv child.new child; wait`},
@@ -25,7 +25,7 @@ func TestChildrenOfAGroupEndWithTheProgram(t *testing.T) {
 		"Stop": func(p *Process) error { return p.Stop(patience) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := family(t.TempDir())
+			p := programWithChild(t.TempDir())
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}

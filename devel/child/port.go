@@ -15,8 +15,8 @@ import (
 )
 
 // firstPort and lastPort are below the ports that systems assign automatically (32768 and up on Linux, 49152
-// elsewhere). No other program gets the port while a test has stopped its server. A client that keeps dialing the port
-// cannot connect to itself.
+// elsewhere). No other program gets the port while a test has stopped its server. The system also does not choose such
+// a port as the local port of a client, so a client that dials a free port cannot connect to itself.
 const firstPort, lastPort = 20000, 29999
 
 // FreePort returns a free port on loopback. FreePort does not return the port again, in any process, until this process

@@ -31,7 +31,7 @@ type Process struct {
 	// Env is the environment, with entries of the form "name=value". Nil means the environment of this process.
 	Env []string
 
-	// Group makes Stop and Kill also end the children of the program. It works only on Linux.
+	// Group is true if the methods Stop and Kill must also end the children of the program. Group works only on Linux.
 	Group bool
 
 	// Dir is the working directory and the folder of the log.
@@ -61,7 +61,7 @@ func (p *Process) LogPath() string {
 	return filepath.Join(p.Dir, p.Name+".log")
 }
 
-// Running reports whether the program runs.
+// Running reports whether the program was started and has not ended.
 func (p *Process) Running() bool {
 	if p.life == nil {
 		return false
@@ -121,11 +121,12 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Await calls ready repeatedly until it returns no error. Await returns an error if the process ends or ctx is done
-// before that. The error contains the end of the log, and wraps ErrAddressInUse if another program uses the address.
+// Await calls ready repeatedly until it returns no error. Await returns an error if ready never succeeds before the
+// process ends or ctx is done. The error contains the end of the log, and wraps ErrAddressInUse if another program uses
+// the address.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
 	// If another program uses the address, ready might wait for it forever. Therefore the end of the process cancels
-	// the context of ready.
+	// the context that is passed to ready.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// parentDir is an environment variable with a folder. It makes the test binary start a child in this folder, print the
-// child's PID and wait to be killed.
+// parentDir is the name of an environment variable. If the variable contains the path of a folder, the test binary
+// starts a child in this folder, prints the child's PID and waits to be killed.
 const parentDir = "PROCESS_TEST_PARENT_DIR"
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
@@ -154,7 +154,7 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 	}
 }
 
-// alive reports whether a process is running, child or not. A zombie does not run.
+// alive reports whether a process is running, child or not. It returns false for a zombie process.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
@@ -163,7 +163,7 @@ func alive(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// The state follows the name, which is in parentheses and may itself contain parentheses.
+	// The file contains "PID (name) state ...". The name may contain parentheses, so the state follows the last one.
 	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
 	state := strings.Fields(rest)[0]
 	return state != "Z" && state != "X", nil

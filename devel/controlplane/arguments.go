@@ -7,8 +7,8 @@ import (
 )
 
 // etcdSocket is the socket of etcd, in the control plane's folder. A socket needs no port, and only this user can
-// connect to it. The path is relative to the working directory of the processes, so it is short enough in every folder.
-// The URL of etcd must have the form host:port.
+// connect to it. The path of a socket must be short. A path relative to the working directory of the processes is short
+// enough for every folder. The URL of etcd must have the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"
@@ -50,8 +50,8 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--kubelet-certificate-authority=" + cp.pki.caCert,
 		"--kubelet-client-certificate=" + cp.pki.kubeletClient + ".crt",
 		"--kubelet-client-key=" + cp.pki.kubeletClient + ".key",
-		// Without a front proxy configuration, servers that delegate authentication continuously log errors, such as
-		// kube-controller-manager and kube-scheduler.
+		// Servers that delegate authentication, such as kube-controller-manager and kube-scheduler, continuously log
+		// errors without a front proxy configuration.
 		"--requestheader-client-ca-file=" + cp.pki.frontProxyCACert,
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -96,7 +96,8 @@ func (cp *ControlPlane) advertising() []string {
 	}
 	return []string{
 		"--advertise-address=" + cp.options.Address.String(),
-		// The last occurrence of a flag takes precedence, so this flag replaces the one from serving.
+		// The last occurrence of a flag takes precedence, so this value replaces the --bind-address that the method
+		// serving adds.
 		"--bind-address=0.0.0.0",
 	}
 }
@@ -104,7 +105,7 @@ func (cp *ControlPlane) advertising() []string {
 // UnauditedUser is a user whose requests are not logged, for measuring the cost of the audit log.
 const UnauditedUser = "unaudited"
 
-// AuditPolicy is the audit policy. It logs each request once, when the response is complete.
+// AuditPolicy makes the API server log each request once, when the response is complete.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -121,7 +122,7 @@ func (cp *ControlPlane) controllerManagerArgs(port int, kubeconfig string) []str
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--controllers=*,bootstrapsigner,tokencleaner",
-		// With its own identity for each controller, as in most clusters, the audit log shows which controller sent a
+		// Each controller has its own identity, as in most clusters, so the audit log shows which controller sent a
 		// write.
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + cp.pki.serviceAccountKey,

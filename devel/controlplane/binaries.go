@@ -81,7 +81,7 @@ type binaries struct {
 	etcd, apiServer, controllerManager, scheduler, kubectl string
 }
 
-// locateBinaries finds the binaries that the options need. Its error names all missing ones.
+// locateBinaries finds the binaries that the options need. The error names all missing binaries.
 func locateBinaries(o Options) (binaries, error) {
 	var b binaries
 	var errs []error

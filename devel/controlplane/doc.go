@@ -16,7 +16,7 @@
 // and pods can be created. [ControlPlane.Stop] ends the processes. On Linux they also end when this process dies.
 //
 // The environment variables CONTROLPLANE_GOGC and CONTROLPLANE_GOMAXPROCS set GOGC and GOMAXPROCS for the processes.
-// Set them if many control planes share few processors. The defaults then cost too much processor time.
+// Set them if many control planes share few processors, because the default values use too much processor time.
 //
 // Parts of a control plane can be stopped and started again with their data, at the same address, for tests of outages.
 package controlplane

@@ -46,7 +46,8 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// userConfig returns a client configuration without client-side throttling. Only the API server limits its requests.
+// userConfig returns a client configuration without client-side throttling, so only the API server limits the rate of
+// the client's requests.
 func (cp *ControlPlane) userConfig(name string, groups ...string) (*rest.Config, error) {
 	pair, err := cp.pki.authority.client(name, groups...)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 // Options configure a control plane. The zero value means etcd and kube-apiserver in a temporary folder.
 type Options struct {
-	// Dir is the folder for keys, data, logs and kubeconfigs. It must be empty or new. Stop does not remove it. By
-	// default it is a temporary folder, which Stop removes.
+	// Dir is the folder for keys, data, logs and kubeconfigs. The folder must be empty or new, and Stop does not remove
+	// it. If Dir is unset, Start creates a temporary folder, which Stop removes.
 	Dir string
 
 	// WithControllerManager runs kube-controller-manager with all its controllers, including those for bootstrap
@@ -32,7 +32,8 @@ type Options struct {
 	// ServerAddresses, the API server connects to kubelets at their internal addresses.
 	ServerAddresses []net.IP
 
-	// Audit makes the API server log every request to ControlPlane.AuditLog before it answers, at level Metadata.
+	// Audit makes the API server log every request at level Metadata to ControlPlane.AuditLog. The API server writes
+	// the log line before it answers.
 	Audit bool
 
 	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates,
@@ -47,7 +48,7 @@ type Options struct {
 
 	// Prepare is called with the administrator's configuration when the API server is ready, before
 	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds. Until then it
-	// does not collect their garbage.
+	// does not garbage-collect objects of new kinds.
 	Prepare func(context.Context, *rest.Config) error
 
 	// Output receives a line for each step of Start, and when a process ends unexpectedly. By default nothing is

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Lifetimes of certificates. They are not renewed, because each control plane of this package ends earlier.
+// Lifetimes of certificates. Certificates are not renewed, because a control plane for tests or demos never runs that
+// long.
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
@@ -75,7 +76,7 @@ var apiServerNames = []string{
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// server issues a certificate for a server that listens on loopback and on the given addresses.
+// server issues a serving certificate that is valid for localhost, for the given DNS names and for the given addresses.
 func (a *authority) server(name string, names []string, addresses ...net.IP) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// startTimeout is how long a start may take, even on a slow machine. Two free cores need a few seconds.
+// startTimeout is how long a start may take on a slow machine. With two free cores, a start takes a few seconds.
 const startTimeout = 3 * time.Minute
 
 // portAttempts is the maximum number of ports that are tried for a server, because another program may take a port

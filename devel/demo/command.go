@@ -21,7 +21,7 @@ import (
 // Sim is the name of the simulated cloud, which is built into the demo.
 const Sim = "sim"
 
-// Main runs Command as a program.
+// Main is the main function of a demo program: it runs Command, and exits with status 1 after an error.
 func Main(provider string, backend stack.Backend) {
 	// Log lines of client libraries are not meant for users of the demo.
 	log.SetLogger(logr.Discard())
@@ -35,7 +35,8 @@ func Main(provider string, backend stack.Backend) {
 }
 
 // Command returns the command of the demo for a provider and its cloud. The backend is nil for Sim. The demo of any
-// other provider is a separate program, machinist-demo-<provider>, which replaces this process.
+// other provider is a separate program, machinist-demo-<provider>. With the flag --provider, Command executes that
+// program instead of its own demo.
 func Command(provider string, backend stack.Backend) *cobra.Command {
 	o := Options{Backend: backend}
 	wanted := provider
@@ -63,9 +64,9 @@ The programs of the control plane come from the cache that "make controlplane" f
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Once, "once", false,
-		"run a tour (scale up, roll out another class, scale down, delete) and end. It fails if a step fails or a resource is left")
+		"run a tour (scale up, roll out another class, scale down, delete) and exit. The tour fails if a step fails or a resource is left")
 	flags.StringVar(&o.Scenario, "scenario", "",
-		"run a scenario and end. It fails if a step fails or a resource is left. One of: "+
+		"run a scenario and exit. The scenario fails if a step fails or a resource is left. One of: "+
 			strings.Join(ScenarioNames(), ", "))
 	flags.BoolVar(&o.Bare, "bare", false,
 		"run only the control plane and the simulated cloud, and print how to run the two processes by hand")
@@ -86,8 +87,8 @@ func programOf(provider string) string {
 	return "machinist-demo-" + provider
 }
 
-// runDemoOf replaces this process with the program of another provider's demo and the same arguments. The program
-// receives the signals, and its output and exit status become those of this process.
+// runDemoOf executes the demo program of another provider in place of this process, with the same arguments. That
+// program then receives the signals, and determines the output and the exit status.
 func runDemoOf(provider string) error {
 	name := programOf(provider)
 	self, err := os.Executable()

@@ -19,8 +19,8 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// Once makes the demo run a tour through the life of a fleet and end. Otherwise the demo runs until its context is
-	// canceled.
+	// Once is true if the demo must run a tour through the life of a fleet and then end. Otherwise the demo runs until
+	// its context is canceled.
 	Once bool
 	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If it is
 	// empty, the demo runs no scenario.
@@ -30,7 +30,8 @@ type Options struct {
 	Bare bool
 	// NoFleet omits the sample fleet. The demo writes a file that configures a shell for the clusters and the cloud.
 	NoFleet bool
-	// SeparateTarget runs a second control plane as the target cluster. Some scenarios always run one.
+	// SeparateTarget runs a second control plane as the target cluster. Some scenarios always run a second control
+	// plane.
 	SeparateTarget bool
 	// Backend is the cloud of the demo with its provider. The default is the simulated cloud.
 	Backend stack.Backend

@@ -30,8 +30,8 @@ type fleet struct {
 	objects func() ([]client.Object, error)
 }
 
-// create creates the objects of the example as a user would. It first passes each object to the function declare, which
-// may change it and may be nil.
+// create sends the objects of the example to the API server, as a user would. If declare is not nil, create first calls
+// it with each object, and declare may change the object.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := f.objects()
 	if err != nil {
@@ -125,8 +125,8 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 
 type size struct{ columns, rows int }
 
-// wide is the number of columns from which the table also shows the names of Nodes, which usually equal the names of
-// the machines.
+// wide is the minimum number of terminal columns for a table with the names of Nodes. A narrower table omits them,
+// because they usually equal the names of the machines.
 const wide = 100
 
 // table returns the lines of a table that fits into a terminal, with one row left for the cursor. In a small terminal,

@@ -30,8 +30,8 @@ type scenario struct {
 	steps          func(*scenarioEnv) []scenarioStep
 }
 
-// scenarioStep is a step of a scenario. The message is printed before run, which performs the step and checks its
-// result.
+// scenarioStep is a step of a scenario. The demo prints the message and then calls the function run, which performs the
+// step and checks its result.
 type scenarioStep struct {
 	message string
 	run     func(context.Context) error
@@ -121,8 +121,8 @@ func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) 
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines in before is
-// missing.
+// awaitFleetKeeping waits until the fleet fulfills the condition done. It fails as soon as a machine of the list before
+// is missing.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {

@@ -41,7 +41,7 @@ func (d *drainScenario) steps() []scenarioStep {
 		{fmt.Sprintf("Create the Deployment %s with a pod on each node, and the PodDisruptionBudget %s, which requires all %d pods to be available.",
 			workload, budget, podsWanted), d.deployPods},
 		{"Delete one of the machines. Its node is cordoned, but its pod cannot be evicted, because the budget blocks the drain.", d.deleteMachine},
-		{"Read with kubectl describe what the machine waits for.", d.describe},
+		{"Run kubectl describe to see what the machine waits for.", d.describe},
 		{"A replacement joins before the drain has finished, so the fleet has its full size again. The old instance still runs its pod.", d.replaced},
 		{"Lift the budget (minAvailable: 0). The pod is evicted, the drain finishes, and the machine, its node and its instance are deleted.",
 			d.liftBudget},
@@ -131,7 +131,8 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// current reads the deleted machine again. It returns an empty Machine if the machine no longer exists.
+// current returns the current state of the machine that the scenario deletes. If the machine no longer exists, the
+// result is an empty Machine.
 func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {

@@ -26,10 +26,10 @@ const (
 // meltdownScenario shows a network failure in which most nodes stop reporting their status at the same time.
 type meltdownScenario struct {
 	*scenarioEnv
-	// before lists the machines at the start. The nodes of the first machines stop reporting their status. All of them
-	// recover, except the first one.
-	before []v1beta1.Machine
-	// recovered is when the health check allowed remediation again.
+	// initialMachines are the machines at the start. The nodes of the first machines stop reporting their status. All
+	// of these nodes recover, except the first one.
+	initialMachines []v1beta1.Machine
+	// recovered is the time at which the health check allowed remediation again.
 	recovered time.Time
 }
 
@@ -51,7 +51,7 @@ func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 		return fmt.Errorf("create health check %s: %w", healthCheckName, err)
 	}
 	err := m.awaitFleet(ctx, func(s snapshot) bool {
-		m.before = s.machines
+		m.initialMachines = s.machines
 		return s.running(meltdownMachines, examples.SmallClass)
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (m *meltdownScenario) injectFault(ctx context.Context, fault simcloud.Insta
 }
 
 func (m *meltdownScenario) silence(ctx context.Context) error {
-	if err := m.injectFault(ctx, simcloud.FaultSilent, m.before[:meltdownSilent]); err != nil {
+	if err := m.injectFault(ctx, simcloud.FaultSilent, m.initialMachines[:meltdownSilent]); err != nil {
 		return err
 	}
 	if _, err := m.awaitRemediation(ctx, metav1.ConditionFalse, v1beta1.ReasonMeltdown); err != nil {
@@ -125,7 +125,7 @@ func (m *meltdownScenario) silence(ctx context.Context) error {
 func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	var since time.Time
 	err := m.poll(ctx, func(ctx context.Context) (err error) {
-		since, err = m.silentSince(ctx, m.before[:meltdownSilent])
+		since, err = m.silentSince(ctx, m.initialMachines[:meltdownSilent])
 		return err
 	})
 	if err != nil {
@@ -135,7 +135,7 @@ func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 		if len(s.machines) != meltdownMachines {
 			return fmt.Errorf("there are %d machines, want the %d from before", len(s.machines), meltdownMachines)
 		}
-		return s.checkKept(m.before)
+		return s.checkKept(m.initialMachines)
 	})
 	if err != nil {
 		return err
@@ -146,8 +146,8 @@ func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	return m.checkCreatedInstances(ctx, meltdownMachines)
 }
 
-// silentSince returns when Kubernetes had detected that the nodes of all given machines do not report their status. It
-// returns an error if this has not happened yet.
+// silentSince returns the time at which the Ready condition of the last given machine's node became Unknown. It returns
+// an error while any of these conditions is not Unknown yet.
 func (m *meltdownScenario) silentSince(ctx context.Context, machines []v1beta1.Machine) (last time.Time, err error) {
 	for i := range machines {
 		node := &corev1.Node{}
@@ -168,7 +168,7 @@ func (m *meltdownScenario) silentSince(ctx context.Context, machines []v1beta1.M
 }
 
 func (m *meltdownScenario) recover(ctx context.Context) (err error) {
-	if err := m.injectFault(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
+	if err := m.injectFault(ctx, simcloud.FaultRecovers, m.initialMachines[1:meltdownSilent]); err != nil {
 		return err
 	}
 	if m.recovered, err = m.awaitRemediation(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
@@ -182,7 +182,7 @@ func (m *meltdownScenario) recover(ctx context.Context) (err error) {
 }
 
 func (m *meltdownScenario) replaced(ctx context.Context) error {
-	victim, others := &m.before[0], m.before[1:]
+	victim, others := &m.initialMachines[0], m.initialMachines[1:]
 	err := m.awaitFleetKeeping(ctx, others, func(s snapshot) bool {
 		return s.running(meltdownMachines, examples.SmallClass) &&
 			!slices.ContainsFunc(s.machines, func(o v1beta1.Machine) bool { return o.UID == victim.UID })

@@ -15,7 +15,7 @@ import (
 const (
 	// scenarioTimeout is the time after which a scenario replaces a machine whose node does not report its status.
 	scenarioTimeout = 10 * time.Second
-	// margin is how much longer than a timeout a scenario checks that nothing happens.
+	// margin is how long a scenario continues to check, after a timeout has passed, that nothing happens.
 	margin = 3 * time.Second
 
 	outageMachines = 3

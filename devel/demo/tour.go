@@ -97,7 +97,8 @@ func await(ctx context.Context, patience time.Duration, f fleet, screen *screen,
 	}
 }
 
-// nothingLeft checks that no instance and no node is left. It asks the cloud and the target cluster, not Machinist.
+// nothingLeft checks in the cloud and in the target cluster, not in Machinist's objects, that no instance and no node
+// is left.
 func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 	live, created, err := s.CloudLeft(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // Backend is a cloud for a Stack, together with its provider. A provider in another module implements Backend for its
 // own demo and tests.
 type Backend interface {
-	// Driver returns the name of the provider. Program returns the name of its program.
+	// Driver returns the name of the provider. Program returns the name of the provider's binary.
 	Driver() string
 	Program() string
 	// Cloud returns the name of the cloud's program, or "" if the cloud is not a single program.
@@ -37,7 +37,8 @@ type Backend interface {
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left returns how many instances and parts of instances exist in the cloud now, and how many were ever created.
+	// Left counts the resources in the cloud. The result live is the number of instances and parts of instances that
+	// exist now. The result created is the number that were ever created.
 	Left(ctx context.Context) (live, created int, err error)
 }
 
@@ -53,8 +54,8 @@ type Adapter interface {
 type Exposer interface {
 	// Address returns the address at which the machines can reach this host. Call it after Start.
 	Address() net.IP
-	// Expose lets the machines connect to a server on the loopback address until Stop is called. It returns the host
-	// and port for the machines. The host is the result of Address.
+	// Expose lets the machines connect to a server on the loopback address until Stop is called. Expose returns the
+	// host and port for the machines. The host is the address that the method Address returns.
 	Expose(server string) (string, error)
 }
 
@@ -74,8 +75,8 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 
 // Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// First is the number of machines at the start of the tour. Most is the maximum during the tour. Last is the number
-	// of machines before the fleet is deleted.
+	// First, Most and Last are numbers of machines: at the start of the tour, at its largest size, and at its end,
+	// before the fleet is deleted.
 	First, Most, Last int32
 	// Patience is the time limit of each step of the tour.
 	Patience time.Duration
@@ -120,7 +121,8 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft returns how many instances and parts of instances exist in the cloud now, and how many were ever created.
+// CloudLeft calls Backend.Left for the stack's cloud. Its results are the numbers of resources that exist now and that
+// were ever created.
 func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }

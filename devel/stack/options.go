@@ -26,7 +26,8 @@ type Options struct {
 	// Namespace is the only namespace of the control cluster in which the two processes work. In the control cluster,
 	// they have permissions only in this namespace and in SystemNamespace. By default, they work in all namespaces.
 	Namespace string
-	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, it may read all.
+	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, the provider may read
+	// the Secrets of all namespaces.
 	SecretNamespaces []string
 	// Shards is the maximum number of shards for which the two processes get permissions for Leases. By default, one
 	// shard contains all namespaces.
@@ -38,10 +39,10 @@ type Options struct {
 	// WebhookProxy, if set, is called with the name of a program and the address of its webhook. It returns the address
 	// on localhost that the API server uses for the webhook.
 	WebhookProxy func(program, address string) string
-	// ClusterApproves makes kube-controller-manager approve the client certificates of kubelets, for all bootstrap
-	// tokens. By default, the provider approves only those of its own machines.
+	// ClusterApproves is true if kube-controller-manager must approve the client certificates of kubelets, for all
+	// bootstrap tokens. By default, the provider approves only those of its own machines.
 	ClusterApproves bool
-	// Bare prepares the two processes without starting them.
+	// Bare is true if Start must prepare the two processes without starting them.
 	Bare bool
 	// Metrics makes each process serve its metrics on a free loopback address without authentication. Stack.Metrics
 	// returns the address.

@@ -27,7 +27,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// install installs the objects of the charts in each cluster, with role bindings for the users of the two processes. If
+// install applies the objects of the charts in each cluster, with role bindings for the users of the two processes. If
 // the processes serve webhooks, it also installs the webhook configurations with their URLs.
 func (s *Stack) install(ctx context.Context) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
@@ -59,7 +59,8 @@ func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error 
 	})
 }
 
-// inEachCluster calls do for each cluster with the parts of Machinist that the cluster needs.
+// inEachCluster calls the function do once for each cluster. The parameter parts selects the objects of Machinist that
+// the cluster needs.
 func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
 	for _, at := range []struct {
 		cp              *controlplane.ControlPlane

@@ -32,7 +32,8 @@ const (
 
 	cloud = "simcloud"
 
-	// ProcessGroup is the group of the users of both processes. API servers use it for flow control.
+	// ProcessGroup is the Kubernetes group to which the users of the manager and the provider belong. API servers use
+	// it for flow control.
 	ProcessGroup = "machinist-processes"
 )
 
@@ -44,7 +45,8 @@ const stopGrace = 15 * time.Second
 
 // Stack is a running installation of Machinist.
 type Stack struct {
-	// Control and Target are the control planes. Without Options.SeparateTarget, they are the same.
+	// Control and Target are the control planes of the two clusters. Without Options.SeparateTarget, Control and Target
+	// are the same control plane.
 	Control, Target *controlplane.ControlPlane
 	// Cloud, Manager and Provider are the processes. A test may stop, kill and start them again.
 	Cloud, Manager, Provider *child.Process
@@ -58,10 +60,10 @@ type Stack struct {
 	cloudURL   string
 	cloudToken string
 	adminToken string
-	// exposed is the address of the target cluster's API server for machines that cannot reach loopback.
-	exposed     string
-	metrics     map[string]string
-	webhookURLs map[string]string
+	// bootstrapEndpoint is the address of the target cluster's API server for machines that cannot reach loopback.
+	bootstrapEndpoint string
+	metrics           map[string]string
+	webhookURLs       map[string]string
 }
 
 // Start starts everything. It returns when both processes lead and the API server calls both webhooks. If it fails,
@@ -102,7 +104,7 @@ func (s *Stack) startMachinist(ctx context.Context) error {
 		cloudURL = s.options.CloudProxy(cloudURL)
 	}
 	if exposer, ok := s.backend.(Exposer); ok {
-		if s.exposed, err = exposer.Expose(strings.TrimPrefix(s.Target.Endpoint(), "https://")); err != nil {
+		if s.bootstrapEndpoint, err = exposer.Expose(strings.TrimPrefix(s.Target.Endpoint(), "https://")); err != nil {
 			return fmt.Errorf("expose the API server to the machines: %w", err)
 		}
 	}
@@ -227,8 +229,8 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 // backendArgs returns the provider's flags with the URL of the cloud and the address of the API server for machines.
 func (s *Stack) backendArgs(cloudURL string) []string {
 	args := s.backend.Args(cloudURL)
-	if s.exposed != "" {
-		args = append(args, "--bootstrap-endpoint=https://"+s.exposed)
+	if s.bootstrapEndpoint != "" {
+		args = append(args, "--bootstrap-endpoint=https://"+s.bootstrapEndpoint)
 	}
 	return args
 }
@@ -243,8 +245,9 @@ func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) 
 	return s.newProcess(Manager, name, args)
 }
 
-// NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. The parameter
-// namespaces is the value migrator.namespaces of its chart. The caller starts and stops the migrator.
+// NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. The policies and roles
+// cover the given namespaces, as with the value migrator.namespaces of the chart machinist-provider. The caller starts
+// and stops the migrator.
 func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string,
 	args ...string) (*child.Process, error) {
 	if err := s.installMigrator(ctx, namespaces); err != nil {
@@ -260,7 +263,8 @@ func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name strin
 
 func (s *Stack) migratorUser() string { return "machinist-migrator-" + s.backend.Driver() }
 
-// newProcess prepares a process whose user has the name of its program. The parameter name is the name of its log.
+// newProcess prepares a process whose user has the name of its program. The log file of the process is called
+// <name>.log.
 func (s *Stack) newProcess(program, name string, extra []string) (*child.Process, error) {
 	return s.processAs(program, program, name, extra)
 }

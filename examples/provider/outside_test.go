@@ -38,8 +38,8 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
-	// The go command below reads these files in another process. The test reads them too, so that their changes
-	// invalidate its cached result.
+	// The go command below reads these files in another process. The test also reads these files, so that go test does
+	// not use a cached result after a change of the files.
 	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
 		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {

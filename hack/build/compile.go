@@ -25,8 +25,8 @@ type compilation struct {
 	flags    []string
 }
 
-// compile runs `go build -v` and shows its progress. Packages from the build cache do not count. An error includes
-// advice.
+// compile runs `go build -v` and shows its progress. The progress excludes packages that are in the build cache. An
+// error includes advice.
 func compile(ctx context.Context, s *screen, c compilation) error {
 	stale, err := stalePackages(ctx, c)
 	if err != nil {
@@ -89,7 +89,8 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads the output of a running `go build -v`. Package names count as progress; all other lines are returned.
+// follow reads the output of a running `go build -v`. It adds each package name to the progress, and returns all other
+// lines.
 func follow(from io.Reader, p *progress) string {
 	var output strings.Builder
 	lines := bufio.NewScanner(from)

@@ -43,8 +43,8 @@ type controlPlane struct {
 	version, etcd string
 	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
 	modfile string
-	// cache is the folder that contains folder. The name of folder consists of the version and a hash of go.mod and
-	// go.sum. A link named after the version points to folder.
+	// cache is the parent of folder. The name of this folder consists of the version and a hash of go.mod and go.sum. A
+	// symbolic link in cache has the version as its name and points to the folder.
 	cache, folder string
 	// mode is "build", "download" or "auto". In the mode auto, a failed download is followed by a build.
 	mode string
@@ -356,7 +356,8 @@ func versionFlags(version string) string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-// link replaces the link with the name of the version atomically, because tests may use it at the same time.
+// link points the symbolic link of the version to the new folder. It replaces the link atomically, because tests may
+// use it at the same time.
 func (c *controlPlane) link() error {
 	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
 	if current, err := os.Readlink(link); err == nil && current == target {

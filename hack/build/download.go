@@ -28,12 +28,13 @@ type release struct {
 
 // downloader downloads releases with pinned checksums.
 type downloader struct {
-	// mirror replaces the scheme and host of each URL, unless it is empty.
+	// mirror is a URL that replaces the scheme and host of each download. If mirror is empty, the original URLs are
+	// used.
 	mirror string
 	// pins contains the SHA-256 checksum of each URL.
 	pins    map[string]string
 	pinFile string
-	// connect limits the time until the response begins. idle limits the time without data after that.
+	// connect is the maximum time until the response begins, and idle is the maximum time without data after that.
 	connect, idle time.Duration
 }
 
@@ -187,7 +188,8 @@ func (w *watchdog) reset() {
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-// cause returns why the watchdog canceled the download, or err if it did not.
+// cause returns the reason for which the watchdog canceled the download. If the watchdog did not cancel it, cause
+// returns err.
 func (w *watchdog) cause(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// causes lists failures of the go command that are not errors in the code. The output of such a failure contains text.
+// causes lists failures of the go command that are not errors in the code. If the output of the command contains text,
+// advice is shown to the user.
 var causes = []struct {
 	text, advice string
 }{

@@ -22,7 +22,7 @@ func newScreen(f *os.File) *screen {
 	return &screen{out: f, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
-// print prints a line that stays.
+// print writes a line that later output does not overwrite.
 func (s *screen) print(format string, args ...any) {
 	s.clearLine()
 	fmt.Fprintf(s.out, format+"\n", args...)
@@ -45,8 +45,8 @@ func (s *screen) clearLine() {
 	}
 }
 
-// progress counts the compiled packages of a build. It weights them by their number of Go files, because sizes differ
-// by a factor of a hundred.
+// progress counts the compiled packages of a build. The weight of a package is its number of Go files, because the
+// sizes of packages differ by a factor of a hundred.
 type progress struct {
 	screen *screen
 	label  string
@@ -77,7 +77,7 @@ func newProgress(s *screen, label string, stale map[string]int, now func() time.
 	return p
 }
 
-// started counts a line if it is the name of a package of this build, and reports this.
+// started reports whether a line is the name of a package of this build. If it is, started counts the package.
 func (p *progress) started(line string) bool {
 	files, ok := p.stale[line]
 	if !ok {
@@ -113,8 +113,8 @@ func (p *progress) line(now time.Time) string {
 func (p *progress) end() {
 	p.screen.clearLine()
 	if p.total > 0 {
-		// A package is not compiled again if its imports were compiled again with the same output. So the number may be
-		// lower than expected.
+		// Go does not compile a package again if the output of its recompiled imports did not change. So the number may
+		// be lower than expected.
 		p.screen.print("%s: compiled %d packages in %s", p.label, p.compiled, roughDuration(p.now().Sub(p.begun)))
 	}
 }

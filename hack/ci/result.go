@@ -26,7 +26,7 @@ type result struct {
 	Skipped, Unexpected []string
 	// Notes contains the checks that scripts skipped, with reasons.
 	Notes []string
-	// Failure is the exit status of a failed make.
+	// Failure is the exit status of the command make. If make succeeded, Failure is empty.
 	Failure string
 }
 
@@ -149,8 +149,8 @@ func printTable(out io.Writer, results []*result) {
 // skips contains the tests that may be skipped, with reasons.
 type skips map[string]string
 
-// readSkips reads lines with the name of a test, such as conformance.TestX, and a reason. An entry also covers
-// subtests.
+// readSkips reads lines with the name of a test, such as conformance.TestX, and a reason. A line also applies to the
+// subtests of its test.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -170,7 +170,7 @@ func readSkips(path string) (skips, error) {
 	return s, nil
 }
 
-// onlyFull begins the skip reason of tests that run only with FULL=1.
+// onlyFull is the prefix of the reason if a test runs only with FULL=1.
 const onlyFull = "FULL=1 "
 
 // unexpected returns the tests that must not be skipped, without the names of subtests.

@@ -23,8 +23,8 @@ type target struct {
 	args    []string
 }
 
-// readTargets reads lines with a name, minutes and the arguments of make. The default argument is the name. Lines that
-// begin with # are comments.
+// readTargets reads the targets from a file. Each line contains the name of a target, its time limit in minutes, and
+// the arguments of make. The default argument is the name. Lines that begin with # are comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

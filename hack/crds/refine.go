@@ -18,9 +18,10 @@ import (
 // These are patterns of imported types. A controller must be able to read each permitted value and write it back in a
 // permitted form.
 const (
-	// durationPattern permits only durations that Go writes in a permitted form. Go writes fractions of a millisecond
-	// in µs, and 100000h with six digits. So five digits of hours are permitted only alone or with the minutes and
-	// seconds that Go adds.
+	// When Go encodes a permitted duration again, the result must also match durationPattern. So fractions of a
+	// millisecond are forbidden, because Go writes them in µs, which the pattern does not permit. A sum of 100000h or
+	// more is forbidden, because Go would write six digits. So five digits of hours may only be followed by less than
+	// 60 minutes and 60 seconds.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
@@ -65,7 +66,7 @@ func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) err
 		refineDuration(s)
 		return nil
 	case reflect.TypeFor[metav1.Time]():
-		// With Format, the API server would also accept a list.
+		// If Format were set, the API server would also accept a list.
 		s.Format, s.Pattern, s.MaxLength = "", timePattern, ptr(int64(timeMaxLength))
 		return nil
 	case reflect.TypeFor[resource.Quantity]():
@@ -164,7 +165,7 @@ var durationRule = apiextensionsv1.ValidationRule{
 }
 
 // explainDurations replaces durationPattern with durationRule for a readable error. Rules make every write more
-// expensive, even of the status. Machines keep the pattern, because users rarely write them.
+// expensive, even of the status. The schema of Machines keeps the pattern, because users rarely write Machines.
 func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
 	if s.Pattern == durationPattern {
 		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)

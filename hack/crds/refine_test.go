@@ -53,7 +53,7 @@ func TestRefineSetsPatternOfPointers(t *testing.T) {
 	}
 }
 
-// The pattern must also permit the form in which Go writes a permitted duration.
+// When Go decodes a permitted duration and encodes it again, the pattern must permit the result.
 func TestDurationPatternPermitsGoFormat(t *testing.T) {
 	pattern := regexp.MustCompile(durationPattern)
 	for _, permitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",

@@ -21,11 +21,12 @@ type bill struct {
 	// name is the file name in the folder sbom.
 	name    string
 	content []byte
-	// artifact is an OCI artifact with the bill. A registry lists it as a referrer of the image.
+	// artifact is an OCI artifact that contains the bill of materials. A registry lists the artifact as a referrer of
+	// the image.
 	artifact v1.Image
 }
 
-// bill creates the bill of materials of a binary, and attaches it to the image.
+// bill generates the software bill of materials (SBOM) of a binary, and attaches the SBOM to the image.
 func (b *build) bill(p program, platform v1.Platform, path string, image v1.Image) (bill, error) {
 	result := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
 	digest, err := image.Digest()
@@ -68,8 +69,8 @@ func (b *build) materials(path string, digest v1.Hash) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// nameOwnModules corrects the modules of this repository. Their go.mod entries are relative folders, which the
-// generator uses as names.
+// nameOwnModules corrects the names of this repository's modules in the bill of materials. In go.mod, these modules are
+// replaced with relative folders, and the generator uses the folders as names.
 func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

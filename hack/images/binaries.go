@@ -26,7 +26,7 @@ func binariesCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("images binaries does not accept the argument %q", flags.Arg(0))
+		return fmt.Errorf("the command 'images binaries' does not accept the argument %q", flags.Arg(0))
 	}
 	if *out == "" {
 		*out = filepath.Join(*root, "dist", "binaries")
@@ -41,8 +41,8 @@ func binariesCommand(ctx context.Context, args []string) error {
 	return b.writeBinaries(ctx, *out)
 }
 
-// writeBinaries compiles the programs into folders such as out/darwin/arm64, each with a bill of materials. The licence
-// and the notices are in out.
+// writeBinaries compiles the programs into folders such as out/darwin/arm64, each with a bill of materials. The folder
+// out itself also contains the licence and the notices.
 func (b *build) writeBinaries(ctx context.Context, out string) error {
 	licence, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {

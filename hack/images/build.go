@@ -20,7 +20,8 @@ type build struct {
 	platforms []v1.Platform
 	// notices returns the license notices of all linked modules.
 	notices func(context.Context) ([]byte, error)
-	// roots is a module with root certificates that every program must contain. Empty means none.
+	// roots is the path of a Go module that contains root certificates. Every program must contain this module. If
+	// roots is empty, no module is required.
 	roots string
 	log   io.Writer
 }
@@ -43,7 +44,7 @@ func buildCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("images build does not accept the argument %q", flags.Arg(0))
+		return fmt.Errorf("the command 'images build' does not accept the argument %q", flags.Arg(0))
 	}
 	if *out == "" {
 		*out = filepath.Join(*root, "dist", "images")
@@ -88,7 +89,8 @@ func newBuild(ctx context.Context, root, version string, platforms, only []strin
 	return b, nil
 }
 
-// parsePlatforms parses platforms, which must have one of the operating systems.
+// parsePlatforms parses platforms such as linux/amd64. It returns an error if the operating system of a platform is not
+// one of systems.
 func parsePlatforms(names []string, systems ...string) ([]v1.Platform, error) {
 	if len(names) == 0 {
 		names = []string{"linux/amd64", "linux/arm64"}

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared creates a repository and builds its images for both platforms into dist/images. Tests must not change it.
+// shared creates a repository and builds its images for both platforms into dist/images. Tests must not change this
+// repository.
 var shared = sync.OnceValues(func() (string, error) {
 	root, err := os.MkdirTemp("", "images-test-")
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// user is the user and group of the programs. It owns no files in an image, so a program cannot change its own file.
+// user is the user and group ID with which programs run. This user owns no files in the image, so a program cannot
+// change its own binary.
 const user = "65532:65532"
 
 // These are standard keys of annotations and labels.

@@ -14,15 +14,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// imageLayout is an OCI image layout. Its index has an entry PROGRAM:VERSION for each program, which is an index of
-// platforms, and entries for the bills of materials. The folder sbom contains the bills as files, for tools without a
-// registry.
+// imageLayout is an OCI image layout. For each program, the layout contains an entry PROGRAM:VERSION: an index of the
+// images for all platforms. It also contains entries for the bills of materials (SBOMs). The folder sbom contains the
+// SBOMs as files, for tools without a registry.
 type imageLayout struct {
 	folder  string
 	version string
 }
 
-// billFolder is an additional folder, which the format of layouts permits.
+// billFolder is the folder with the bills of materials. The specification of OCI image layouts permits additional
+// folders.
 const billFolder = "sbom"
 
 func newLayout(folder, version string) (*imageLayout, error) {

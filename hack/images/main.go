@@ -8,7 +8,7 @@
 // The build subcommand writes an OCI image layout with an image for each program and platform. An image contains only
 // the program, its license, and the licenses of the modules that are linked into it. It has no shell, no user database
 // and no temporary folder. Builds are reproducible: the same commit and version of Go give the same digests. All times
-// are the time of the commit.
+// in an image are the time of the commit.
 //
 // The binaries subcommand compiles programs for systems without images, each with a bill of materials.
 package main

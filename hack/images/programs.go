@@ -30,8 +30,8 @@ var withoutImage = map[string]string{
 	"fakeazure":                 "serves on loopback, for the demo and for tests",
 }
 
-// findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. Without a request, it
-// returns all that have an image.
+// findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. If only is empty, it
+// returns all programs that have an image.
 func findPrograms(root string, only []string) ([]program, error) {
 	found := map[string]program{}
 	for _, pattern := range []string{"cmd/*/main.go", "providers/*/cmd/*/main.go"} {

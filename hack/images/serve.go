@@ -30,7 +30,7 @@ func serveCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("images serve does not accept the argument %q", flags.Arg(0))
+		return fmt.Errorf("the command 'images serve' does not accept the argument %q", flags.Arg(0))
 	}
 	if len(layouts) == 0 {
 		layouts = listValue{filepath.Join("..", "..", "dist", "images")}
@@ -96,7 +96,7 @@ func serve(ctx context.Context, layouts []string, listen string, requests io.Wri
 	return nil
 }
 
-// blobs contains the blobs of the layouts and the pushed blobs.
+// blobs reads blobs from the layouts and from the folder with pushed blobs, and stores pushed blobs.
 type blobs struct {
 	all    []registry.BlobHandler
 	pushed registry.BlobPutHandler

@@ -13,10 +13,11 @@ import (
 )
 
 type source struct {
-	// version is what the programs report, and the tag of the images.
+	// version is the version that the programs report. It is also the tag of the images.
 	version string
 	commit  string
-	// time is the only time in the images: that of the commit, or SOURCE_DATE_EPOCH.
+	// time is used for all times in the images. It is the time of the commit, or SOURCE_DATE_EPOCH if that variable is
+	// set.
 	time time.Time
 	// modified is true if the working tree has changes.
 	modified bool
@@ -82,7 +83,7 @@ func git(ctx context.Context, folder string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// output returns the output of a command. An error contains the text on stderr.
+// output runs a command and returns its standard output. An error contains the text on stderr.
 func output(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)

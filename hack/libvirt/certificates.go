@@ -15,7 +15,8 @@ import (
 // pair is a certificate and its key in PEM.
 type pair struct{ certificate, key []byte }
 
-// certificates are the certificates of a hypervisor. libvirtd does not trust the authority of stranger.
+// certificates contains the certificate authority, the server certificate and the client certificate of a hypervisor.
+// The certificate stranger is signed by another authority, which libvirtd does not trust.
 type certificates struct {
 	ca                       []byte
 	server, client, stranger pair

@@ -45,7 +45,7 @@ func (h *Hypervisor) startKeeper(ctx context.Context) error {
 	})
 }
 
-// inside returns a command line that runs a command in the namespaces.
+// inside returns arguments of nsenter that run a command in the mount and PID namespaces of the hypervisor.
 func (h *Hypervisor) inside(command ...string) []string {
 	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
 }

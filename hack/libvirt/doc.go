@@ -19,8 +19,8 @@
 // A Hypervisor uses the network namespace of the system. Guests can connect to servers at the address of the bridge,
 // and the system can connect to the addresses of the guests. Locks on files reserve bridges and subnets, so several
 // Hypervisors can run at the same time. Nothing else in the network of the system changes. The network has libvirt's
-// forward mode "open", which does not set up a packet filter. When libvirt writes to net.ipv4.ip_forward, it writes to
-// another file instead.
+// forward mode "open", which does not set up a packet filter. libvirt also sets net.ipv4.ip_forward. In the mount
+// namespace of the Hypervisor, another file replaces this setting, so the system does not change.
 //
 // # Faults
 //

@@ -125,8 +125,8 @@ func (h *Hypervisor) Socket() string { return filepath.Join(h.dir, "run", "libvi
 // URI returns the URI of the driver "qemu:///system" on the Unix socket.
 func (h *Hypervisor) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
-// SimulatedURI returns the URI of the driver "test:///default" on the Unix socket. This hypervisor, simulated by
-// libvirt, runs no domains. Its state is lost when the last connection is closed.
+// SimulatedURI returns the URI of the driver "test:///default" on the Unix socket. libvirt simulates this hypervisor,
+// so no domain really runs. Its state is lost when the last connection is closed.
 func (h *Hypervisor) SimulatedURI() string { return "test+unix:///default?socket=" + h.Socket() }
 
 // TCPAddress returns the loopback address that accepts connections without authentication.
@@ -157,7 +157,7 @@ func (h *Hypervisor) PoolPath() string { return filepath.Join(h.dir, "pool") }
 // Bridge returns the name of the bridge of Network.
 func (h *Hypervisor) Bridge() string { return h.subnet.bridge() }
 
-// BridgeAddress returns the address of the system on Network, for servers that guests connect to.
+// BridgeAddress returns the IP address of the bridge. Guests connect to servers of the test at this address.
 func (h *Hypervisor) BridgeAddress() netip.Addr { return h.subnet.host() }
 
 // Subnet returns the addresses of Network.

@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses it.
+// subnet is a bridge with its addresses. As long as the file lock is open, no other hypervisor of the system uses this
+// subnet.
 type subnet struct {
 	number byte
 	lock   *os.File

@@ -1,6 +1,6 @@
 // Command modules creates a module proxy from the working tree. The proxy is a folder with the Go modules of this
-// repository, as if their version were already tagged. The command prints this version, at which the modules require
-// each other.
+// repository. Each module has the version that the other modules require in their go.mod files, even if this version is
+// not tagged yet. The command prints this version.
 //
 //	modules <root of the repository> <folder of the proxy>
 //
@@ -66,7 +66,7 @@ func run(root, proxy string) (version string, err error) {
 	return version, nil
 }
 
-// versionOf returns the version at which the modules require each other. All requirements must agree.
+// versionOf returns the version that the modules of this repository require of each other. All requirements must agree.
 func versionOf(mods []*modfile.File, own map[string]bool) (version string, err error) {
 	for _, mod := range mods {
 		for _, r := range mod.Require {
@@ -75,7 +75,8 @@ func versionOf(mods []*modfile.File, own map[string]bool) (version string, err e
 			case version == "":
 				version = r.Mod.Version
 			case r.Mod.Version != version:
-				err = errors.Join(err, fmt.Errorf("%s requires %s, but another module requires version %s of our modules",
+				err = errors.Join(err, fmt.Errorf("%s requires %s, but another module requires "+
+					"version %s of the modules in this repository",
 					mod.Syntax.Name, r.Mod, version))
 			}
 		}
@@ -107,7 +108,8 @@ func publish(root, folder, proxy string, m module.Version) error {
 	if err != nil {
 		return err
 	}
-	// The time has no effect here. A constant makes the output reproducible.
+	// The Go command ignores the time of a version that is named explicitly. A constant time makes the output
+	// reproducible.
 	info, err := json.Marshal(struct {
 		Version string
 		Time    time.Time

@@ -132,7 +132,8 @@ func (b *broker) send(channel uint16, m method, arguments []byte) error {
 	return err
 }
 
-// expect reads the next method, which must be the given one, and returns its arguments.
+// expect reads the next method frame and returns its arguments. It returns an error if the frame contains another
+// method than want.
 func (b *broker) expect(want method) ([]byte, error) {
 	header := make([]byte, 7)
 	if _, err := io.ReadFull(b.in, header); err != nil {

@@ -35,7 +35,7 @@ type Cloud struct {
 }
 
 // Start starts a cloud and waits until it is ready: see AwaitReady. The first start on a machine takes minutes: it
-// downloads OpenStack and creates the databases. Later starts copy the databases.
+// downloads OpenStack and creates the databases. After that, a start only copies the databases.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
 	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {

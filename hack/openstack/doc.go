@@ -19,10 +19,10 @@
 // leaves no files outside of its folder. The processes are children of this process and end with it.
 //
 // The first start creates the databases, seeds them through the APIs, and copies the files of MariaDB, keystone and
-// glance into the cache. This copy is the snapshot. Every later start copies the snapshot. The name of the snapshot
-// contains a hash of all files that determine its content. If one of these files changes, the next start creates a new
-// snapshot. Old snapshots can be deleted at any time. The databases of two clouds differ only in ports and folders.
-// MariaDB updates these when it starts (updateURLs).
+// glance into the cache. This copy is the snapshot. When the next cloud starts, it copies the snapshot instead of
+// creating the databases. The name of the snapshot contains a hash of all files that determine its content. If one of
+// these files changes, the next start creates a new snapshot. Old snapshots can be deleted at any time. The databases
+// of two clouds differ only in ports and folders. MariaDB updates these when it starts (updateURLs).
 //
 // Services start in parallel. Some services start later (needs): at their start, they send a request to another service
 // only once, and end if there is no response.
@@ -37,6 +37,7 @@
 // # Seed
 //
 // Seeded contains the names and IDs of the objects in every cloud: a project with a user who is not an administrator,
-// flavors, images, networks, security groups and volume types. Three of the flavors fit no host. The cloud has three
-// hosts, each in its own availability zone. Quotas are unlimited. If a test needs a quota, it sets the quota as admin.
+// flavors, images, networks, security groups and volume types. Three of the flavors need more resources than any host
+// has. The cloud has three hosts, each in its own availability zone. Quotas are unlimited. If a test needs a quota, it
+// sets the quota as admin.
 package openstack

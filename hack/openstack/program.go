@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// python is the Python of Debian's packages. The python3 in PATH may have another version.
+// python is the interpreter for which Debian builds the packages of OpenStack. The python3 in PATH may have another
+// version.
 const python = "/usr/bin/python3"
 
 // environment returns the environment of all processes. Variables of the caller must not affect them.
@@ -98,8 +99,8 @@ func (s settings) mariaDBArgs() []string {
 	}
 }
 
-// portMapper returns Erlang's port mapper on its own port. Otherwise, RabbitMQ would start one that listens on all
-// addresses and outlives RabbitMQ.
+// portMapper returns Erlang's port mapper on its own port. Otherwise, RabbitMQ would start a port mapper that listens
+// on all addresses and continues to run after RabbitMQ has ended.
 func (s settings) portMapper() *child.Process {
 	return &child.Process{
 		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),

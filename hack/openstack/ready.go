@@ -85,7 +85,7 @@ func (c *client) serves(url string) func(context.Context) error {
 	}
 }
 
-// consuming checks that all of the services consume from their queues.
+// consuming returns a check that every given service has a consumer on each of its RabbitMQ queues.
 func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	return func(ctx context.Context) error {
 		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
@@ -139,7 +139,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ready returns why the cloud cannot be used yet, or nil.
+// ready returns nil if the cloud can be used. Otherwise, the error explains which part is not ready.
 func (c *Cloud) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

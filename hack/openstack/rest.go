@@ -48,7 +48,7 @@ func (c *client) login(ctx context.Context, keystone, user, password, project st
 	}, nil
 }
 
-// do sends a body of the type []byte unchanged, and any other body as JSON.
+// do sends a request and decodes the response. A body of the type []byte is sent unchanged, and any other body as JSON.
 func (s *session) do(ctx context.Context, method, url string, body, into any) error {
 	header := http.Header{
 		"X-Auth-Token": {s.token},

@@ -24,10 +24,10 @@ type Seeded struct {
 	ApplicationCredential Credential // a credential of the user
 }
 
-// Network is a network with its subnet.
+// Network contains the IDs of a Neutron network and of its only subnet, and the address range of the subnet.
 type Network struct{ ID, SubnetID, CIDR string }
 
-// Credential is an application credential.
+// Credential contains the ID and the secret of an application credential.
 type Credential struct{ ID, Secret string }
 
 func (c *Cloud) seed(ctx context.Context) error {
@@ -139,7 +139,7 @@ func (s *seeder) images(ctx context.Context) error {
 		if err := s.admin.do(ctx, "POST", s.URL.Glance+"/v2/images", image, &answer); err != nil {
 			return err
 		}
-		// The content is never booted.
+		// The simulated hosts never read the content of the image.
 		content := []byte(strings.Repeat("machinist ", 1000))
 		if err := s.admin.do(ctx, "PUT", s.URL.Glance+"/v2/images/"+answer.ID+"/file", content, nil); err != nil {
 			return err
@@ -170,7 +170,8 @@ func (s *seeder) networks(ctx context.Context) error {
 	return nil
 }
 
-// securityGroups creates the group workers. Neutron creates the group default together with the first network.
+// securityGroups creates a security group with the name "workers". The security group "default" exists already, because
+// Neutron creates it together with the first network.
 func (s *seeder) securityGroups(ctx context.Context) error {
 	url := s.URL.Neutron + "/v2.0/security-groups"
 	_, err := create(ctx, s.member, url, "security_group", map[string]any{"name": "workers"})

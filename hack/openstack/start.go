@@ -138,8 +138,8 @@ func (c *Cloud) needs(service Service) []Service {
 		// A host that cannot report its resources retries only after a minute.
 		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
 	default:
-		// The conductor and the scheduler of nova end if their first login fails. The other services retry, but
-		// keystone starts faster if they start later.
+		// The conductor and the scheduler of nova end if their first login fails. The other services would retry their
+		// login. But their requests would slow down the start of keystone, so start them after keystone.
 		return []Service{MariaDB, Keystone}
 	}
 }

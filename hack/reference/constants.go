@@ -18,7 +18,7 @@ const apiFolder = "api/v1beta1"
 
 // block is a group of constants that share a comment.
 type block struct {
-	// kind is the kind of objects, such as Machine.
+	// kind is the API kind that the constants belong to, such as Machine.
 	kind      string
 	doc       string
 	constants []constant
@@ -37,7 +37,8 @@ var (
 // reader collects the blocks of all Go files.
 type reader struct {
 	files token.FileSet
-	// api contains the string constants of the API by name, because other constants refer to them.
+	// api contains the values of the string constants in the API folder, by name. Constants in other folders refer to
+	// these constants.
 	api    map[string]string
 	blocks []block
 }

@@ -67,7 +67,8 @@ var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3
 // defaultSuffix matches the default in the usage. pflag prints it unless it is the zero value.
 var defaultSuffix = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
 
-// zeros contains the zero values by type, which pflag does not print as defaults.
+// zeros contains the default value of a flag whose help text contains no default, by the type of the flag. pflag does
+// not print a default that is a zero value.
 var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
 
 // parseHelp parses the flags in cobra's help text, except --help and --version.
@@ -80,7 +81,7 @@ func parseHelp(help string) (options []option, err error) {
 	for line := range strings.Lines(flags) {
 		parts := flagLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
 		if parts == nil {
-			return nil, fmt.Errorf("%q is not a flag with its usage on the same line", line)
+			return nil, fmt.Errorf("in the help text, %q must contain a flag and its description", line)
 		}
 		o := option{name: parts[1], kind: cmp.Or(parts[2], "bool"), defaultValue: zeros[parts[2]], usage: parts[3]}
 		if given := defaultSuffix.FindStringSubmatch(o.usage); given != nil {

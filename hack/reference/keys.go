@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// keyFiles are the API files with the keys of labels, annotations, finalizers, taints and tags, in document order.
+// keyFiles are the API files with constants for keys: of labels, annotations, finalizers, taints and tags. The document
+// lists the keys in this order.
 var keyFiles = []string{"well_known.go", "migration_conditions.go"}
 
 type keyGroup struct {
@@ -20,7 +21,7 @@ type keyGroup struct {
 	keys                  []wellKnownKey
 }
 
-// wellKnownKey is a row of the document. Keys that share a comment share a row.
+// wellKnownKey contains the text for one row of the document's table. Keys that share a comment share a row.
 type wellKnownKey struct {
 	names                     []string
 	on, setBy, value, meaning string
@@ -29,9 +30,10 @@ type wellKnownKey struct {
 var (
 	// keyFacts matches the last paragraph of a comment, which lists the facts about a key.
 	keyFacts = regexp.MustCompile(`^(.*) On: ([^.]+)\. Set by: ([^.]+)\.(?: Value: (.+)\.)?$`)
-	// subject matches the names at the beginning of a comment, with a following "is" or "are".
+	// subject matches the beginning of a comment: the names of the constants, and "is" or "are" if it follows.
 	subject = regexp.MustCompile(`^\w+(?: and [A-Z]\w+)? (?:(?:is|are) )?`)
-	// keyConstant matches constants whose value is a key, or a value of a key.
+	// keyConstant matches the names of constants that contain a key, such as the key of a label, or a value that such a
+	// key can have.
 	keyConstant = regexp.MustCompile(`\b(?:Label|Annotation|NodeLabel|NodeAnnotation|NodeTaint|Tag|Freeze|Preserve|` +
 		`SecretUse|UpdateResult|MigrationUse)[A-Z]\w*`)
 )
@@ -106,7 +108,7 @@ func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	return nil
 }
 
-// key evaluates a string, or the sum of a constant of the API and a string.
+// key evaluates the expression of a constant: a string, or a constant of the API followed by + and a string.
 func (r *reader) key(expression ast.Expr) (string, bool) {
 	sum, isSum := expression.(*ast.BinaryExpr)
 	if !isSum {

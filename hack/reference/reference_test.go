@@ -84,7 +84,7 @@ func TestConditionsDocumentContainsReasons(t *testing.T) {
 	}
 }
 
-// make verify must fail for an undocumented reason.
+// The command `make verify` must fail if a condition, a reason or an event is not documented.
 func TestUndocumentedReasonIsError(t *testing.T) {
 	for name, code := range map[string]string{
 		"no comment of the group":    "const (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",

@@ -22,7 +22,7 @@ var specFiles = []specFile{
 	{"simcloud/driver/spec.go", "simulated-cloud.md"},
 }
 
-// specTypes contains the names of Go's basic types in the document.
+// specTypes contains the name that the document uses for each basic type of Go.
 var specTypes = map[string]string{"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
 	"float64": "number"}
 
@@ -55,7 +55,7 @@ func specsDocument(root string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// read reads the constants and types of a file, and the fields of the type Spec.
+// read parses a Go file, and stores its constants, its types, and the fields of its type Spec.
 func (p *providerSpec) read(path string) error {
 	file, err := parser.ParseFile(&p.files, path, nil, parser.ParseComments)
 	if err != nil {
@@ -117,8 +117,8 @@ func (p *providerSpec) addFields(path string, of *ast.StructType) error {
 	return nil
 }
 
-// typeOf returns the name that the document uses for a type. If the type contains a struct, typeOf also returns the
-// struct.
+// typeOf returns the name that the document uses for a type. If the type is a struct, or a pointer, a list or a map of
+// a struct, typeOf also returns this struct.
 func (p *providerSpec) typeOf(expression ast.Expr) (name string, fields *ast.StructType) {
 	switch e := expression.(type) {
 	case *ast.StarExpr:

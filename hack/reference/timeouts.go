@@ -12,8 +12,8 @@ import (
 // timeout is a field or a flag whose value is a duration.
 type timeout struct {
 	name, defaultValue, meaning string
-	// of contains the kinds or programs that have the field or flag.
-	of []string
+	// owners contains the kinds or programs that have the field or flag.
+	owners []string
 }
 
 var (
@@ -35,7 +35,7 @@ func timeoutsDocument(fields string, flags []section) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("# Timeouts and periods\n\n")
 	out.WriteString("Generated from the [API](api.md) and the [flags](flags.md) by `hack/generate.sh`. ")
-	out.WriteString("After an outage of a cluster, the timeouts of machines that concern it begin again.\n")
+	out.WriteString("If a cluster was unreachable, the timeouts of machines that depend on this cluster begin again after the outage.\n")
 	renderTimeouts(&out, "Fields", "Field", "Kind", ofFields)
 	renderTimeouts(&out, "Flags", "Flag", "Program", ofFlags)
 	return out.Bytes(), nil
@@ -44,7 +44,7 @@ func timeoutsDocument(fields string, flags []section) ([]byte, error) {
 func renderTimeouts(out *bytes.Buffer, heading, name, of string, rows []timeout) {
 	fmt.Fprintf(out, "\n## %s\n\n| %s | %s | Default | Meaning |\n| --- | --- | --- | --- |\n", heading, name, of)
 	for _, t := range rows {
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", t.name, strings.Join(t.of, ", "), t.defaultValue, t.meaning)
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", t.name, strings.Join(t.owners, ", "), t.defaultValue, t.meaning)
 	}
 }
 
@@ -64,7 +64,8 @@ func timeoutFields(reference string) (all []timeout) {
 		if given := defaultSentence.FindStringSubmatch(meaning); given != nil {
 			defaultValue, meaning = "`"+given[1]+"`", strings.Replace(meaning, given[0], "", 1)
 		}
-		all = add(all, timeout{name: found[1], defaultValue: defaultValue, meaning: sentence(meaning), of: []string{kind}})
+		all = add(all, timeout{name: found[1], defaultValue: defaultValue, meaning: sentence(meaning),
+			owners: []string{kind}})
 	}
 	return all
 }
@@ -75,14 +76,15 @@ func timeoutFlags(sections []section) (all []timeout) {
 		for _, o := range s.options {
 			if o.kind == "duration" {
 				all = add(all, timeout{name: "--" + o.name, defaultValue: "`" + o.defaultValue + "`",
-					meaning: cell(sentence(o.usage)), of: []string{s.title}})
+					meaning: cell(sentence(o.usage)), owners: []string{s.title}})
 			}
 		}
 	}
 	return all
 }
 
-// add adds a row. If an equal row for another kind or program exists, add adds the kind or program to that row.
+// add appends a row to the table. If a row with the same name, default and meaning exists, add only appends the kind or
+// program to the owners of that row.
 func add(all []timeout, t timeout) []timeout {
 	same := slices.IndexFunc(all, func(o timeout) bool {
 		return o.name == t.name && o.defaultValue == t.defaultValue && o.meaning == t.meaning
@@ -90,6 +92,6 @@ func add(all []timeout, t timeout) []timeout {
 	if same < 0 {
 		return append(all, t)
 	}
-	all[same].of = append(all[same].of, t.of...)
+	all[same].owners = append(all[same].owners, t.owners...)
 	return all
 }

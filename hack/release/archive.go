@@ -18,8 +18,8 @@ type packed struct {
 	content []byte
 }
 
-// pack writes a zip file if the name ends with .zip, and a compressed tar otherwise. The bytes depend only on the
-// files, their order, and the time.
+// pack writes a zip file if the name ends with .zip, and a compressed tar otherwise. The content of the archive depends
+// only on the files, their order, and the time.
 func pack(path string, files []packed, modified time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {

@@ -7,9 +7,10 @@
 //	release rehearse
 //
 // The step build writes all files of a release into dist/release. The step publish pushes the images and charts, and
-// signs them and the checksums of all files. Without a key, the identity of the workflow signs. The step verify
-// compares the registry with dist/release, and checks the signatures. The step rehearse does all of this for a clone of
-// the last commit and a local registry, and checks that verify finds manipulations.
+// signs them and the checksums of all files. If no key is given, the signatures are made with the identity of the
+// GitHub workflow. The step verify compares the registry with dist/release, and checks the signatures. The step
+// rehearse does all of this for a clone of the last commit and a local registry, and checks that verify finds
+// manipulations.
 package main
 
 import (

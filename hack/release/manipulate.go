@@ -20,8 +20,8 @@ type manipulation struct {
 	text string
 }
 
-// manipulate changes a release like an attacker, and returns an error if a step accepts a change. The release cannot be
-// used afterwards.
+// manipulate changes files, images and charts of a release, as an attacker could. It returns an error if a later step
+// does not detect a change. The release cannot be used afterwards.
 func (p *project) manipulate(ctx context.Context, r *release, own, other signer) error {
 	digests, err := readChecksums(r.file(digestsFile))
 	if err != nil {
@@ -70,7 +70,8 @@ func (p *project) manipulate(ctx context.Context, r *release, own, other signer)
 	return nil
 }
 
-// retag moves a tag to another image or chart, in the repository of the first.
+// retag overwrites a tag in the target repository with the image or chart that has the same tag in the source
+// repository.
 func retag(ctx context.Context, repository func(string) (name.Repository, error), from, to, tag string) error {
 	source, err := repository(from)
 	if err != nil {

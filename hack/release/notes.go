@@ -78,7 +78,7 @@ func unwrap(lines []string) []string {
 	return out
 }
 
-// target matches the target of a link.
+// target matches the destination of a Markdown link, such as "](path)".
 var target = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // absolute prepends a URL to the relative targets of links outside of code.

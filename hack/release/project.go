@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// project is the released repository. Its folder hack contains the tools.
+// project is the released repository. The tools for a release are in the folder "hack" of this repository.
 type project struct {
 	root string
 	log  io.Writer

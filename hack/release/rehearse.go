@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rehearse builds, publishes and verifies a release of the last commit, with servers on loopback addresses. It installs
-// the command line with krew, and checks that verify and publish find manipulations.
+// rehearse builds, publishes and verifies a release of the last commit, with servers on loopback addresses. It also
+// installs the command line with krew. Finally, it manipulates the release, and checks that the steps verify and
+// publish then fail.
 func rehearse(ctx context.Context, p *project) error {
 	work, err := os.MkdirTemp("", "release-rehearsal-")
 	if err != nil {
@@ -137,7 +138,8 @@ func (p *project) appVersion() (string, error) {
 	return chart.AppVersion, nil
 }
 
-// edit dates a version in the changelog, and sets the registry of the charts.
+// edit changes the clone: it sets the date of the version in the changelog, and the registry in the values of the
+// charts.
 func (p *project) edit(version, registry string) error {
 	heading := regexp.MustCompile(`(?m)^## ` + regexp.QuoteMeta(version) + `.*$`)
 	edits := map[string]func(string) string{filepath.Join(p.root, "CHANGELOG.md"): func(text string) string {

@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// release is a release in a folder, created by the step build.
+// release gives access to the folder that the step build creates. The fields are stored in the folder.
 type release struct {
 	folder string
 	// Tag is the version with a leading v.
 	Tag string `json:"tag"`
-	// Commit is the commit of the tag, and Time is the time of the commit.
+	// Commit is the hash of the commit that has the tag. Time is the time of this commit.
 	Commit string    `json:"commit"`
 	Time   time.Time `json:"time"`
 	// Registry is the registry of the images and charts, with a prefix.
@@ -36,8 +36,8 @@ const (
 	filesFolder     = "files"    // the files that users download
 )
 
-// These files are in the folder of files. The signed checksums cover all other files, including the digests of images
-// and charts.
+// These files are in the folder filesFolder. The signed checksums cover all other files, including the digests of
+// images and charts.
 const (
 	checksumsFile = "checksums.txt"
 	signatureFile = "checksums.txt.sigstore.json"
@@ -54,14 +54,15 @@ func (r *release) path(elements ...string) string {
 
 func (r *release) file(name string) string { return r.path(filesFolder, name) }
 
-// downloads returns the URL of the folder with the downloads.
+// downloads returns the URL under which users can download the files of the release.
 func (r *release) downloads() string { return r.Repository + "/releases/download/" + r.Tag }
 
 func (r *release) image(program string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/"+program, name.StrictValidation)
 }
 
-// chart uses a prefix that separates the chart machinist from the image machinist.
+// chart returns the repository of a chart. It adds a prefix, because a chart and an image have the same name,
+// "machinist".
 func (r *release) chart(chart string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/charts/"+chart, name.StrictValidation)
 }

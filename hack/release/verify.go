@@ -61,7 +61,7 @@ func (p *project) verifyFiles(ctx context.Context, r *release, s signer) (checks
 	return sums, nil
 }
 
-// verifyDigests compares the registry with the file of digests. Its lines are also the subjects of the provenance.
+// verifyDigests compares the registry with the file of digests. The provenance attests the same digests.
 func (p *project) verifyDigests(ctx context.Context, r *release) (checksums, error) {
 	digests, err := readChecksums(r.file(digestsFile))
 	if err != nil {
@@ -183,13 +183,13 @@ func attachedBill(ctx context.Context, image name.Digest) ([]byte, error) {
 	return io.ReadAll(content)
 }
 
-// rendering is a chart with values for which it renders without errors.
+// rendering contains a chart, and values with which `helm template` succeeds.
 type rendering struct {
 	chart  string
 	values []string
 }
 
-// renderings returns renderings of all charts. Together, they use the images of all processes.
+// renderings returns at least one rendering of each chart. Together, the renderings use the images of all processes.
 func renderings(charts []string, images map[string]v1.Hash) []rendering {
 	var all []rendering
 	for _, chart := range charts {

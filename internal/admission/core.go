@@ -25,7 +25,7 @@ import (
 // Core is the webhook for the core kinds.
 type Core struct {
 	decoder admission.Decoder
-	// cache has the classes, sets and deployments. live reads from the API server.
+	// cache contains the classes, sets and deployments. The client live reads directly from the API server.
 	cache, live client.Reader
 	clock       clock.PassiveClock
 	// Simultaneous reads of the same class share one request. readRate limits the reads of all classes.
@@ -37,7 +37,8 @@ type Core struct {
 }
 
 // NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Objects are read from
-// cache. If a class is not in the cache, the handler reads it from live, because the class may be new.
+// cache. If a class is not in the cache, the handler reads the class from the API server with live, because the class
+// may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}

@@ -28,7 +28,8 @@ type Environment struct {
 	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. If it is nil,
 	// versions are not checked.
 	ServerVersion func() string
-	// Claims are the claims of the other owners in the namespace.
+	// Claims contains the selectors of other sets and deployments in the namespace, so that overlapping selectors are
+	// detected.
 	Claims []Claim
 }
 
@@ -94,7 +95,7 @@ func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
 	return v
 }
 
-// Machine validates a Machine. The argument created is true for a new object.
+// Machine validates a Machine. Pass true as created if the request creates the Machine.
 func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)

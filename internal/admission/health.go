@@ -20,7 +20,7 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 	}
 	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {
 		v.warn(conditions,
-			"without conditions and nodeStartupTimeout, only machines that failed or whose Node was deleted are unhealthy, and the built-in policy does not apply to the selected machines")
+			"without conditions and nodeStartupTimeout, a selected machine is unhealthy only if it failed or if its Node was deleted; the built-in policy does not apply to selected machines")
 	}
 	switch m := c.Spec.MaxUnhealthy; {
 	case all(m):

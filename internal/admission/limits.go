@@ -17,12 +17,12 @@ const (
 	// maxBody is the maximum size of a request in bytes. An object in etcd has at most 1.5 MiB. The AdmissionReview of
 	// an update contains two versions of the object.
 	maxBody = 2*1536<<10 + 256<<10
-	// maxBodies is the maximum total size of all requests in progress. Decoding a request takes about six times its
-	// size.
+	// maxBodies is the maximum total size of all requests in progress. Decoding a request needs about six times as much
+	// memory as the request itself.
 	maxBodies = 16 << 20
 	// bodyStep is the unit in which memory is reserved. At most maxBodies/bodyStep requests are in progress.
 	bodyStep = 32 << 10
-	// maxWork limits the requests that are validated at the same time. Others wait at most workWait.
+	// maxWork limits the requests that are validated at the same time. Further requests wait for at most workWait.
 	maxWork, workWait = 32, time.Second
 	// bodyTimeout limits how long a client sends its request. answerTimeout limits how long it reads the response. API
 	// servers wait for at most 5 seconds.
@@ -32,7 +32,7 @@ const (
 // limits restricts the memory and time of requests, because any client that reaches the port can send requests.
 type limits struct {
 	bodies, work *semaphore.Weighted
-	// wait and arrival are workWait and bodyTimeout, except in tests.
+	// The field wait is workWait, and arrival is bodyTimeout. Tests set other values.
 	wait, arrival time.Duration
 	verified      bool
 }

@@ -49,7 +49,8 @@ func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.
 	}
 }
 
-// chunked hides the type of a reader. The client cannot announce the size of the body then.
+// chunked hides the type of a reader. The HTTP client then does not know the size of the body, and sends the body
+// without a Content-Length.
 type chunked struct{ io.Reader }
 
 // Rule: webhook-requests-limited.
@@ -209,7 +210,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	}
 }
 
-// counted counts its list requests. Each one waits until release is closed.
+// counted is a client that counts list requests. Each request waits until release is closed.
 type counted struct {
 	reader
 	lists   *atomic.Int64

@@ -39,7 +39,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// request returns an admission request. The object before is nil for a creation.
+// request returns an admission request. If before is nil, the request creates the object now.
 func request(t *testing.T, kind string, now, before client.Object) admission.Request {
 	t.Helper()
 	raw := func(o client.Object) []byte {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is served after the process is asked to stop. Meanwhile, responses ask API servers
-// to close their connections.
+// leaveTime is how long the webhook is served after the process is asked to stop. During this time, each response
+// contains the header "Connection: close", so that the API server connects to another replica.
 const leaveTime = 500 * time.Millisecond
 
 // server shuts down without losing a request. It still answers requests, but closes each connection after the response.

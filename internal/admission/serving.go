@@ -139,8 +139,9 @@ type Process struct {
 	Log    logr.Logger
 }
 
-// Serve adds the webhook to a process. The manager of the process must use the server that Server returns. After ctx
-// ends, the server closes the connections of API servers. It answers requests until the process ends.
+// Serve adds the webhook to a process. The controller-runtime manager of the process must use the webhook server that
+// the method Server returns. After ctx ends, the server closes the connections of API servers. It answers requests
+// until the process ends.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
@@ -189,7 +190,8 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// onlyNamespace admits all objects outside the namespace, because the process does not know them.
+// onlyNamespace validates only the objects in the namespace. It allows all requests for other namespaces, because the
+// cache of the process does not contain their objects.
 func onlyNamespace(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

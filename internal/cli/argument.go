@@ -43,7 +43,8 @@ func kindOf(text string) (kind, bool) {
 	return "", false
 }
 
-// reference parses TYPE/NAME or TYPE NAME, as kubectl does. A single NAME means the first allowed kind.
+// reference parses TYPE/NAME or TYPE NAME, as kubectl does. If the type is missing, reference returns the first allowed
+// kind.
 func reference(args []string, allowed ...kind) (kind, string, error) {
 	var asked, name string
 	switch {

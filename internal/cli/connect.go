@@ -116,8 +116,8 @@ func explain(err error, server string) error {
 	return err
 }
 
-// isUnknownResource reports whether the API server does not serve the path. A 404 for a missing object contains its
-// name instead.
+// isUnknownResource reports whether the API server does not serve the path. Such a 404 response contains no object
+// name, but the 404 response for a missing object contains the name of the object.
 func isUnknownResource(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

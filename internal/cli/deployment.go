@@ -56,8 +56,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit changes an object and returns the result. It fails if another client has changed the specification since o was
-// read. If only the status has changed, edit calls change again. If change fails, edit writes nothing.
+// edit changes an object with the function change and returns the result. It fails if another client has changed the
+// specification since o was read. If another client has changed only the status or metadata, edit reads the object
+// again and retries. If the function change returns an error, edit writes nothing.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Env is the environment of all commands: their output, its style, and the cluster.
+// Env holds what all commands share: the output streams, the output style, and the flags that select the cluster.
 type Env struct {
 	// Out receives results. Err receives notes, warnings and progress.
 	Out, Err io.Writer
-	// Terminal is true if Out is a terminal. Width is its width in columns, or 0 otherwise.
+	// Terminal is true if Out is a terminal. Width is the number of columns of the terminal, or 0 without a terminal.
 	Terminal bool
 	Width    int
 	// Colour is true if Out is a terminal that supports colors and NO_COLOR is not set.

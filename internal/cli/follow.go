@@ -17,7 +17,8 @@ import (
 const (
 	// firstRetry and maxRetry bound the delay between attempts to reach the API server.
 	firstRetry, maxRetry = 200 * time.Millisecond, 5 * time.Second
-	// shortWatch is the minimum duration of a healthy watch. After a shorter watch, the next one is delayed.
+	// shortWatch is the minimum duration of a healthy watch. If a watch ends earlier, the next watch starts with a
+	// delay.
 	shortWatch = time.Second
 	// rejectionTimeout is how long a rejected request is retried if the API server accepted it before. After a restart,
 	// the API server rejects requests until it has loaded the RBAC rules.
@@ -31,9 +32,9 @@ type followTexts struct {
 	lost func(error)
 }
 
-// followObject calls seen with each version of an object until seen returns done or an error, or ctx ends. If seen
-// returns a duration, followObject calls seen again after it, even without a change. followObject retries while the API
-// server is unreachable.
+// followObject calls the function seen with each version of an object, until the function returns done or an error, or
+// ctx ends. If the function returns a duration, followObject calls it again after that duration, even if the object has
+// not changed. followObject retries while the API server is unreachable.
 func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
@@ -99,7 +100,8 @@ type follower[T client.Object] struct {
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// again receives a value when seen must be called again for the same version. It is nil if that is not needed.
+	// again is the channel of a timer. When it receives a value, the function seen must be called again for the same
+	// version of the object. The channel is nil without a timer.
 	again <-chan time.Time
 	// watched is true after the first watch has started. started is the start of the latest watch.
 	watched bool
@@ -150,8 +152,8 @@ func (f *follower[T]) deleted(o T) error {
 	return fmt.Errorf("%s %q in namespace %q was deleted in the meantime", f.kind, o.GetName(), o.GetNamespace())
 }
 
-// resume starts a watch. The first watch starts at the resource version of o. Later ones first read the object again,
-// and resume returns a changed version.
+// resume starts a watch. The first watch starts at metadata.resourceVersion of o. Before a later watch, resume reads
+// the object again, and returns the object if it has changed.
 func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
 	var none T
 	if f.watched && time.Since(f.started) < shortWatch {
@@ -193,7 +195,8 @@ func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, e
 	}
 }
 
-// wait returns after a failed request when the next attempt may start. It returns an error if there must be none.
+// wait blocks after a failed request until the next attempt may start. If no further attempt is allowed, it returns an
+// error.
 func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -129,8 +129,8 @@ func providerOf(m *v1beta1.Machine) string {
 const systemNamespaceUsage = "namespace of the leases of Machinist's processes; by default machinist-system, kube-system and the machines' namespace are tried"
 
 // systemNamespaces returns the namespaces to search for leases and records of the processes. The flag
-// --system-namespace selects a single one. The default includes the namespace of the objects, because a process for
-// only this namespace stores its lease there.
+// --system-namespace limits the search to a single namespace. The default includes the namespace of the objects,
+// because a process can be limited to that namespace, and then stores its lease there.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -142,7 +142,7 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process reads the lease of a process. If that fails, unread explains why.
+// process reads the lease of a process. If the lease cannot be read, the result unread explains why.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string

@@ -24,14 +24,13 @@ func execute(t testing.TB, args ...string) outcome {
 	return executeAt(t, env.Kubeconfig(), "", args...)
 }
 
-// executeAt runs the program with a kubeconfig and the standard input in.
-func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
+func executeAt(t testing.TB, kubeconfig, stdin string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
 	defer cancel()
 	var out, errors strings.Builder
 	cmd := program(NewEnv(&out, &errors))
-	cmd.SetIn(strings.NewReader(in))
+	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetArgs(append(args, "--kubeconfig", kubeconfig))
 	err := cmd.ExecuteContext(ctx)
 	return outcome{out: out.String(), err: errors.String(), failed: err}

@@ -19,12 +19,12 @@ const migratorProcess = "machinist-migrator-"
 func migrateCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Migrate the fleet of another system without a change of its instances",
-		Long: `Migrate the fleet of another system without a change of its instances.
+		Short: "Migrate the fleet of another system and keep its instances unchanged",
+		Long: `Migrate the fleet of another system and keep its instances unchanged.
 
 "plan" reads the old system and shows what would be converted and what would be lost. "run" stops the old system and
 adopts the instances; all its changes can be undone. Then you check the fleet for as long as you like. "commit" removes
-the old objects, and "abort" gives the fleet back to the old system.
+the old objects, and "abort" returns the fleet to the old system.
 
 The commands only write the object Migration. The migrator of the provider processes the Migration in the background.`,
 		Args: cobra.NoArgs,
@@ -35,7 +35,8 @@ The commands only write the object Migration. The migrator of the provider proce
 	return cmd
 }
 
-// onMigration sets up a command for one Migration: argument, flags and completion. The function run gets the Migration.
+// onMigration sets up a command for one Migration: argument, flags and completion. The command reads the Migration and
+// passes it to the function run.
 func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx context.Context, c *Cluster,
 	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"

@@ -104,8 +104,8 @@ func migrateAbortCommand(env *Env) *cobra.Command {
 	e := endMigration{migrationWait: migrationWait{env: env}}
 	cmd := &cobra.Command{
 		Use:   "abort",
-		Short: "Give the fleet back to the old system",
-		Long: `Give the fleet back to the old system: remove Machinist's tags and objects, and start the old controllers again. The
+		Short: "Return the fleet to the old system",
+		Long: `Return the fleet to the old system: remove Machinist's tags and objects, and start the old controllers again. The
 migration did not change the old objects, so the fleet returns to its previous state. Instances, Nodes and pods do not
 change.
 

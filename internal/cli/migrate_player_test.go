@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// oldFleet is a namespace whose Migrations a fake migrator processes.
+// oldFleet is a namespace with a fake migrator, which processes the Migrations in the namespace.
 type oldFleet struct {
 	testing.TB
 	api       client.WithWatch
@@ -54,36 +54,36 @@ func (f *oldFleet) plan(args ...string) outcome {
 }
 
 // runUntil cancels a command as soon as it prints the given text.
-func (f *oldFleet) runUntil(words string, args ...string) outcome {
+func (f *oldFleet) runUntil(text string, args ...string) outcome {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
 	defer cancel()
-	return f.runHooked(ctx, words, cancel, args...)
+	return f.runHooked(ctx, text, cancel, args...)
 }
 
-// runHooked runs a command and calls then once, when the command prints the given text.
-func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), args ...string) outcome {
+// runHooked runs a command. When the command prints the given text for the first time, runHooked calls the callback.
+func (f *oldFleet) runHooked(ctx context.Context, text string, callback func(), args ...string) outcome {
 	f.Helper()
 	var errors strings.Builder
-	out := &hook{words: words, then: then}
+	out := &hook{text: text, callback: callback}
 	cmd := program(NewEnv(out, &errors))
 	cmd.SetArgs(append([]string{"migrate"}, append(args, "-n", f.namespace, "--kubeconfig", env.Kubeconfig())...))
 	err := cmd.ExecuteContext(ctx)
 	return outcome{out: out.all.String(), err: errors.String(), failed: err}
 }
 
-// hook is a writer that calls its callback once, when the text words has been written.
+// hook is a writer that calls its callback once, when the text has been written.
 type hook struct {
-	words string
-	then  func()
-	once  sync.Once
-	all   bytes.Buffer
+	text     string
+	callback func()
+	once     sync.Once
+	all      bytes.Buffer
 }
 
 func (h *hook) Write(p []byte) (int, error) {
 	h.all.Write(p)
-	if bytes.Contains(h.all.Bytes(), []byte(h.words)) {
-		h.once.Do(h.then)
+	if bytes.Contains(h.all.Bytes(), []byte(h.text)) {
+		h.once.Do(h.callback)
 	}
 	return len(p), nil
 }

@@ -59,9 +59,9 @@ Run it again to continue.`,
 	flags.DurationVar(&f.timeout, "timeout", time.Hour,
 		"how long to wait, and how long the destination may adopt instances; at most 24h")
 	flags.StringVar(&f.clusterID, "cluster-id", "",
-		"cluster ID in the source's tags of instances (default: the cluster ID that the source's processes recorded)")
+		"cluster ID in the tags of the source's instances (default: the cluster ID that the source's processes recorded)")
 	flags.StringVar(&f.toClusterID, "to-cluster-id", "",
-		"cluster ID in the destination's tags of instances (default: the cluster ID that the destination's processes recorded)")
+		"cluster ID in the tags of the destination's instances (default: the cluster ID that the destination's processes recorded)")
 	flags.StringVar(&f.system, "system-namespace", "",
 		"namespace of the records of the source's processes; by default machinist-system, kube-system and the fleet's namespace are tried")
 	flags.StringVar(&f.toSystem, "to-system-namespace", "",

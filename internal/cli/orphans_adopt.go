@@ -183,7 +183,7 @@ func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, e
 	if err := f.permit(ctx, machine.Namespace, machine.Spec.ClassRef.Name); err != nil {
 		return "", err
 	}
-	if err := backup.Make(ctx, f.cluster, machine); err != nil {
+	if err := backup.Create(ctx, f.cluster, machine); err != nil {
 		return "", fmt.Errorf("create machine %s: %w", e.Machine, err)
 	}
 	return "", nil

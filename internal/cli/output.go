@@ -33,7 +33,8 @@ func checkFormat(format string) error {
 	return fmt.Errorf("--output %q: must be json, yaml or wide", format)
 }
 
-// View is the result of a command. JSON and YAML output encode its fields. Text writes the text output.
+// View is the result of a command. With -o json or -o yaml, the output is the encoded View. Otherwise the output is the
+// text that the method Text writes.
 type View interface {
 	Text(w io.Writer, style Style) error
 }

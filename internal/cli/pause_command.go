@@ -97,13 +97,14 @@ of the deployments allow.`,
 	return cmd
 }
 
-// printPauses calls do and prints the namespaces that it has paused or resumed, even if do also returns an error.
-func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
+// printPauses prints the namespaces that the function pauseOrResume has paused or resumed, even if this function also
+// returns an error.
+func (e *Env) printPauses(f pauseFlags, pauseOrResume func(*Cluster) ([]fleet.Pause, error)) error {
 	c, err := e.Connect()
 	if err != nil {
 		return err
 	}
-	done, err := do(c)
+	done, err := pauseOrResume(c)
 	if len(done) == 0 && err != nil {
 		return err
 	}

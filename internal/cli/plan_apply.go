@@ -76,8 +76,9 @@ func (c *Cluster) explainDryRun(doc document, err error) error {
 // kubectlManager is the field manager of "kubectl apply --server-side".
 const kubectlManager = "kubectl"
 
-// patchFor returns the patch of "kubectl apply". After server-side apply, it is the document itself. Otherwise it is
-// the three-way merge of the last applied document, the live object and the new document.
+// patchFor returns the patch that "kubectl apply" would send. If kubectl manages the live object with server-side apply
+// only, the patch is the document itself. Otherwise the patch is the three-way merge of the last applied document, the
+// live object and the new document.
 func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
 	var wanted map[string]any
 	if err := json.Unmarshal(doc.raw, &wanted); err != nil {

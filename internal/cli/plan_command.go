@@ -94,7 +94,8 @@ func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace b
 	return view, nil
 }
 
-// planFor returns the plan for one document. The documents of all files may include its class.
+// planFor returns the plan for one document. The argument all has the documents of all files, because another document
+// can contain the class of the deployment.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	collecting, warnings := collectWarnings(ctx)
 	before, after, err := c.dryRunApply(collecting, doc)

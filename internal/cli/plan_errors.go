@@ -131,7 +131,8 @@ func (d document) value(path string) (string, bool) {
 	return shortened(string(value)), err == nil
 }
 
-// shortened removes the middle of a long text. The field is at the start, and the problem at the end.
+// shortened removes the middle of a long error message. Such a message starts with the name of the field, and ends with
+// the problem.
 func shortened(text string) string {
 	const head, tail = 100, 200
 	if len(text) <= head+tail {

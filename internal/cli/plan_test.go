@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manifest returns a manifest of the deployment web. The text more is appended to the spec.
+// manifest returns a manifest of the deployment web. The lines in more are additional fields of the spec.
 func manifest(class string, more string) string {
 	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
 kind: MachineDeployment
@@ -87,7 +87,8 @@ func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
 		"No machine would be created, replaced or deleted.")
 }
 
-// maxLive watches the machines until ctx ends. It returns the highest number of machines that are not being deleted.
+// maxLive watches the machines until ctx ends. It counts the machines that are not being deleted, and returns the
+// highest count during the watch.
 func maxLive(ctx context.Context, f *rolloutFleet) (most int32) {
 	live := map[string]bool{}
 	list := &v1beta1.MachineList{}

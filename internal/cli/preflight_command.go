@@ -84,7 +84,7 @@ the token, approves the request, waits until the certificate is signed, and dele
 
 type preflightView struct {
 	Findings []preflight.Finding `json:"findings"`
-	// Unread has a sentence for each check that could not be made.
+	// Unread holds error messages: one sentence for each check that failed to run.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -117,7 +117,7 @@ func (v *preflightView) Text(w io.Writer, style Style) error {
 	return err
 }
 
-// add adds the findings of a check. Each line of err is a check that could not be made.
+// add appends the findings of a check. Each line of err is the error message of a check that failed to run.
 func (v *preflightView) add(found []preflight.Finding, err error) {
 	for _, f := range found {
 		if !slices.Contains(v.Findings, f) {

@@ -51,8 +51,8 @@ complete and unchanged. It does not show who wrote the file, so restore only fil
 					fleet.Unverified)
 			}
 			if from != fleet.ClusterID {
-				return fmt.Errorf("--from-cluster is %q, but %s is a backup of cluster %q: set --from-cluster to that ID if "+
-					"this cluster is stopped permanently", from, source, fleet.ClusterID)
+				return fmt.Errorf("--from-cluster is %q, but %s is a backup of cluster %q: if that cluster is stopped "+
+					"permanently, set --from-cluster to its ID", from, source, fleet.ClusterID)
 			}
 			return restore(cmd, env, fleet, permitFor)
 		},
@@ -72,8 +72,8 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 	if err != nil {
 		return err
 	}
-	// The response sets c.clock. The permission must end by the API server's clock, which is close to the clocks of the
-	// processes.
+	// The response sets c.clock to the time of the API server. The end of the permission is computed with this clock,
+	// because the clocks of the processes are close to it.
 	if err := c.List(cmd.Context(), &v1beta1.MachineClassList{}); err != nil {
 		return c.Explain(err)
 	}
@@ -98,7 +98,7 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 	}
 	if len(conflicts) > 0 {
 		return fmt.Errorf("machines with these names exist and have other instances: %s; the instances in the backup have "+
-			"no machine, and \"machinist orphans\" shows them if both clusters have the same ID",
+			"no machine, and \"machinist orphans\" shows these instances if both clusters have the same ID",
 			strings.Join(conflicts, ", "))
 	}
 	_, err = fmt.Fprintf(env.Out, "The machines may adopt the instances of cluster %s until %s.\n"+
@@ -113,7 +113,7 @@ func summary(w io.Writer, outcomes map[string]map[backup.Outcome]int32) error {
 		if !ok {
 			continue
 		}
-		line := fmt.Sprintf("%-20s %d created", kind, n[backup.Made])
+		line := fmt.Sprintf("%-20s %d created", kind, n[backup.Created])
 		if present := n[backup.Present]; present > 0 {
 			line += fmt.Sprintf(", %d existed already", present)
 		}

@@ -184,7 +184,7 @@ func TestEditRejectsConcurrentChangeOfSpec(t *testing.T) {
 		f.deployment().Spec.Template.Spec.ClassRef.Name != "b" {
 		t.Errorf("error %v, class %s", err, f.deployment().Spec.Template.Spec.ClassRef.Name)
 	}
-	// A change succeeds if another client changes the object but not its spec.
+	// The edit also succeeds if another client has changed the metadata of the object in the meantime.
 	f.run("rollout", "status", "md/web").succeeds(t)
 	read = f.deployment()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Annotations = map[string]string{"example.com/note": "x"} })

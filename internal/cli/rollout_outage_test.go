@@ -51,7 +51,7 @@ func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 }
 
-// signal is a writer that closes the channel written when the text words has been written.
+// signal is a writer that closes a channel when a given text has been written.
 type signal struct {
 	words   string
 	once    sync.Once

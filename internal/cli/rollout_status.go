@@ -108,7 +108,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	return last.Err()
 }
 
-// machinesOf returns the machines of a deployment, or nil if they cannot be listed. The progress does not require them.
+// machinesOf returns the machines of a deployment, or nil if the machines cannot be listed. An error is ignored,
+// because the progress can be shown without the machines.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
 	list := &v1beta1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(d.Namespace),

@@ -27,15 +27,16 @@ func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 		answer, err := next.RoundTrip(r)
 		if err == nil {
 			if date, parseErr := http.ParseTime(answer.Header.Get("Date")); parseErr == nil {
-				s.set(date)
+				s.setTime(date)
 			}
 		}
 		return answer, err
 	})
 }
 
-// set adjusts the clock to a date. The date has no fractions of a second, so small differences are ignored.
-func (s *serverClock) set(date time.Time) {
+// setTime corrects the clock with the date in a response of the API server. The date has no fractions of a second, so
+// small differences are ignored.
+func (s *serverClock) setTime(date time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch ahead := date.Sub(s.now()); {

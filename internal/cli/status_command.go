@@ -110,7 +110,7 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *fleetLists, erro
 		if _, err := l.cluster.deployment(ctx, l.name); err != nil {
 			return fleet.Status{}, nil, err
 		}
-		facts = fleet.Only(facts, l.name)
+		facts = fleet.ForDeployment(facts, l.name)
 	} else if found, err := l.cluster.orphans(ctx, namespace, l.scope.system); err == nil {
 		facts.Orphans = found.Reports
 	} else {

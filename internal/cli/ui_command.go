@@ -108,7 +108,7 @@ func (p *linkPage) open(link string) error {
 	return nil
 }
 
-// write writes the page to a file that only the current user can read.
+// write creates a page that opens the link, in a file that only the current user can read. It returns the file name.
 func (p *linkPage) write(link string) (string, error) {
 	folder, err := runtimedir.Folder()
 	if err != nil {

@@ -79,8 +79,8 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 	return nil
 }
 
-// readKinds reads Machinist's CustomResourceDefinitions. It first lists only metadata, because there may be many large
-// ones.
+// readKinds reads Machinist's CustomResourceDefinitions. It first lists only the metadata of all
+// CustomResourceDefinitions, because a cluster may have many large ones of other systems.
 func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Versions) (unread string, err error) {
 	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are unknown."
 	names := &metav1.PartialObjectMetadataList{}

@@ -257,7 +257,7 @@ func TestErrorsOfViewCommands(t *testing.T) {
 	p.run("why", "nix").fails(t, `machine "nix" not found`)
 	p.run("why", "md/nix").fails(t, `machinedeployment "nix" not found`)
 	p.run("why", "ms/nix").fails(t, `machineset "nix" not found`)
-	p.run("why", "node/nix-of-"+p.namespace).fails(t, "no machine in any namespace has the node")
+	p.run("why", "node/nix-of-"+p.namespace).fails(t, "no machine in any namespace belongs to the Node")
 	p.run("status", "machine/x").fails(t, `the type "machine" is not one of: machinedeployment`)
 	p.run("tree", "pod/x").fails(t, `the type "pod" is not one of: machinedeployment, machineset, machine`)
 	p.run("why", "pod/x").fails(t, `the type "pod" is not one of`, "node")

@@ -20,7 +20,8 @@ import (
 
 // viewer is the source of the fleet view. It uses the code of the commands, so both show the same.
 type viewer struct {
-	// cached reads from caches, and live reads from the API server. Neither changes the cluster.
+	// The field cached is a client that reads from caches. The field live is a client that reads from the API server.
+	// Both clients only read.
 	cached, live *Cluster
 	client       *viewerClient
 	transport    *viewerTransport

@@ -26,8 +26,8 @@ import (
 // readTTL is how long a read of unwatched objects is reused: Leases and the ConfigMap of orphans.
 const readTTL = 5 * time.Second
 
-// viewerClient is the client of the fleet view. It reads kinds that the user may watch from caches. It reads leases and
-// ConfigMaps from the API server, at most once per readTTL.
+// viewerClient is the client of the fleet view. If the user may watch a kind, the client reads objects of this kind
+// from a cache. It reads leases and ConfigMaps from the API server, at most once per readTTL.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache

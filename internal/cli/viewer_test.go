@@ -26,7 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetView is a running "machinist ui" with a client that has its cookie.
+// fleetView runs the command "machinist ui". Its HTTP client has the cookie that the server requires.
 type fleetView struct {
 	t        *testing.T
 	client   *http.Client
@@ -118,7 +118,7 @@ func (v *fleetView) do(answer *http.Response, err error) (int, string) {
 	return answer.StatusCode, string(content)
 }
 
-// shows checks that a page contains all given texts, and returns the page.
+// shows requests a page, and checks that the page contains all given texts. It returns the page.
 func (v *fleetView) shows(path string, words ...string) string {
 	v.t.Helper()
 	code, page := v.do(v.client.Get(v.base + path))
@@ -234,7 +234,8 @@ func TestFleetViewOfOneNamespace(t *testing.T) {
 	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you do not have the permission", "machines")
 }
 
-// During an outage, reports of missing permissions or stopped processes may be wrong, so there must be none.
+// During an outage, the view must not report missing permissions or stopped processes, because such reports may be
+// wrong.
 func TestFleetViewKeepsStateDuringOutage(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()

@@ -27,7 +27,7 @@ type viewerTransport struct {
 	// the error.
 	lostSince time.Time
 	lostWhy   string
-	// denied are the resources whose latest list or watch request was rejected.
+	// denied maps a resource to true if the API server rejected its latest list or watch request.
 	denied map[string]bool
 }
 
@@ -61,14 +61,14 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 				response.StatusCode == http.StatusUnauthorized
 		}
 	case errors.Is(r.Context().Err(), context.Canceled):
-		// The client canceled the request. Unlike a timeout, this says nothing about the server.
+		// The client canceled the request. A canceled request, unlike a timeout, does not mean that the server is down.
 	case t.lostSince.IsZero():
 		t.lostSince, t.lostWhy = t.now(), err.Error()
 	}
 	return response, err
 }
 
-// lost returns when and why the server stopped answering. The time is zero while it answers.
+// lost returns when and why the server stopped answering. The time is zero while the server answers.
 func (t *viewerTransport) lost() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +89,7 @@ func (t *viewerTransport) deniedNow() []string {
 }
 
 type resource struct {
-	// Fields are empty if the path lacks the part.
+	// These fields are the parts of the path. A field is empty if the path does not contain this part.
 	group, version, resource, name, subresource string
 	// unknown is true if the path does not belong to the Kubernetes API.
 	unknown bool

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// batchPeriod is the time between a change and the next view, for which further changes are collected.
+	// batchPeriod is the delay between a change and the next view. The next view includes all changes during this
+	// delay.
 	batchPeriod = time.Second
 	// redrawPeriod is the maximum time between two views, because views contain ages.
 	redrawPeriod = 10 * time.Second
@@ -22,7 +23,7 @@ type watcher struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// what names the content of the view in messages, such as "The fleet".
+	// what is the subject of messages about the view, such as "The fleet".
 	what string
 	// shown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn in
 	// place.
@@ -67,8 +68,8 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 	return nil
 }
 
-// show prints a view. On a terminal, it replaces the previous one. Otherwise it is printed only if more than its ages
-// has changed.
+// show prints a view. On a terminal, the new view replaces the previous view. Without a terminal, show skips a view
+// that differs from the previous view only in ages.
 func (w *watcher) show(o observed) error {
 	format := w.scope.format
 	if w.env.Terminal && (format == asText || format == asWide) {
@@ -110,7 +111,8 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 	}
 }
 
-// announce sends a value to changed after the first event or the end of a watch.
+// announce waits for the first event of a watch, or for the end of the watch. Then it sends a value to the channel
+// changed.
 func announce(events watch.Interface, changed chan<- struct{}) {
 	<-events.ResultChan()
 	select {

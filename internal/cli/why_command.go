@@ -138,8 +138,8 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// getIfPossible reads an optional object. found is true if o was read, and missing if the object does not exist. Other
-// errors are added to e.unread.
+// getIfPossible reads an optional object into o. The result found is true if the object was read. The result missing is
+// true if the object does not exist. Other errors are added to e.unread.
 func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name string, o client.Object) (found,
 	missing bool) {
 	switch err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
@@ -181,7 +181,7 @@ func (e *explainer) machineOfNode(ctx context.Context, name string) (*v1beta1.Ma
 	if expected >= 0 {
 		return &list.Items[expected], nil
 	}
-	return nil, fmt.Errorf("no machine in %s has the node %q%s", where, name, note)
+	return nil, fmt.Errorf("no machine in %s belongs to the Node %q%s", where, name, note)
 }
 
 func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {

@@ -48,7 +48,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	m := &Metrics{
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "machinist_machine_phase_duration_seconds",
-			Help:    "Duration of a phase of a machine's life, by phase.",
+			Help:    "Time that a machine spends in a phase.",
 			Buckets: durationBuckets(),
 		}, []string{"phase"}),
 		joins: prometheus.NewHistogram(prometheus.HistogramOpts{

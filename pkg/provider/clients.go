@@ -12,7 +12,7 @@ const maxClients = 64
 
 // Clients caches a driver's clients, one for each combination of credentials and scope. Calls with the same client
 // share connections and access tokens. Clients keeps at most 64 clients and drops the least recently used one. The zero
-// value is an empty cache. Clients is safe for concurrent use.
+// value is an empty cache. Several goroutines may use a Clients value concurrently.
 type Clients[C any] struct {
 	mu sync.Mutex
 	// entries are sorted by their last use, the least recently used first.
@@ -29,7 +29,7 @@ type clientEntry[C any] struct {
 // are not cached. Concurrent calls may each create a client, but all of them return the one that was cached first.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
-	if client, found := c.use(key); found {
+	if client, found := c.lookup(key); found {
 		return client, nil
 	}
 	client, err := newClient()
@@ -59,8 +59,8 @@ func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	}
 }
 
-// use returns the client of an existing entry and marks the entry as the most recently used one.
-func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
+// lookup returns the client of an existing entry, and marks the entry as the most recently used one.
+func (c *Clients[C]) lookup(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.index(key)

@@ -38,8 +38,8 @@ var cloudSDKs = []string{
 	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
 }
 
-// notSDKs are modules that match a prefix in cloudSDKs and are not SDKs. Telemetry libraries use them to detect where
-// the process runs.
+// notSDKs lists modules that the test accepts although they match a prefix in cloudSDKs. Telemetry libraries use them
+// to detect where the process runs.
 var notSDKs = []string{"cloud.google.com/go/compute/metadata"}
 
 // The test checks the compiled packages. The module graph also contains modules that optional packages need.

@@ -6,10 +6,10 @@
 //
 //   - It keeps no state between calls, except a cache of clients per set of credentials.
 //   - It may be called from many goroutines at once.
-//   - It never blocks to wait for an operation of the cloud. An operation in progress is a state of the Instance, which
-//     Machinist checks again later.
-//   - It never retries on its own, except for what its SDK does within the call's context. Machinist is responsible for
-//     backoff and rate limits, and it honours RetryAfter.
+//   - It never blocks to wait for an operation of the cloud. An operation in progress is a state of the Instance.
+//     Machinist checks the state again later.
+//   - It never retries a request, except for the retries of its SDK within the call's context. Machinist is responsible
+//     for backoff and rate limits, and it honours RetryAfter.
 //
 // Every driver must follow three rules, which make crashes, lost answers and retries harmless:
 //
@@ -20,7 +20,7 @@
 //   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name. This includes
 //     disks, network interfaces and addresses.
 //
-// The package depends only on the standard library, k8s.io/api and k8s.io/apimachinery. A driver does not inherit the
-// dependencies of Machinist's controllers. Package conformance tests whether a driver follows the contract. Package app
-// is the process around a driver. The main function of a provider calls app.Main.
+// The package depends only on the standard library, k8s.io/api and k8s.io/apimachinery. A driver module therefore does
+// not get the dependencies of Machinist's controllers. Package conformance tests whether a driver follows the contract.
+// Package app is the process around a driver. The main function of a provider calls app.Main.
 package provider

@@ -42,9 +42,9 @@ type Driver interface {
 	Create(ctx context.Context, req CreateRequest) (*Instance, error)
 
 	// Get finds one instance by its provider ID. Without a provider ID, Get finds it by the tags for the cluster and
-	// the machine's UID. By provider ID, Get returns the instance of any owner. The tags of the instance identify the
-	// owner. NotFound means that the cloud answered and has no such instance. Get also returns NotFound for a
-	// terminated instance that the cloud still lists.
+	// the machine's UID. With a provider ID, Get returns the instance even if it belongs to another owner. The tags of
+	// the instance identify the owner. NotFound means that the cloud answered and has no such instance. Get also
+	// returns NotFound for a terminated instance that the cloud still lists.
 	//
 	// Reads may lag behind by up to CreateSettle. A new instance may be missing or lack its tags. A changed or deleted
 	// instance may be shown in its earlier state. A driver does not have to hide this lag. After NotFound for a
@@ -68,9 +68,10 @@ type Driver interface {
 	// Delete until it reports Gone. An instance that never existed is Gone. Delete returns FailedPrecondition, and
 	// changes nothing, if the instance carries the tags of another cluster or machine, or lacks one of the two tags.
 	//
-	// Gone means that the deletion is complete if the same answer reports Found, or if an earlier call did not report
-	// Gone. Otherwise, Gone may come from a read that lags behind. Machinist then calls Delete until CreateSettle has
-	// passed since the end of Create, and finally confirms with Get that there is no instance.
+	// Machinist relies on the answer Gone in two cases: if the same answer also reports Found, or if an earlier Delete
+	// call for the instance did not report Gone. In both cases, the deletion is complete. Otherwise, Gone may come from
+	// a read that lags behind. Machinist then calls Delete until CreateSettle has passed since the end of Create, and
+	// finally confirms with Get that there is no instance.
 	//
 	// Without a provider ID, Delete also deletes what an interrupted Create left behind for the machine, such as a
 	// network interface without an instance.
@@ -84,8 +85,8 @@ type Driver interface {
 	// The reason: a user who may write a class can confirm the removal of orphans in its scope.
 	//
 	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's
-	// list repeats entries or changes its order. If any page fails, List returns an error and never an early end of the
-	// list.
+	// list repeats entries or changes its order. If the cloud fails to return a page, List returns an error. It must
+	// never return a shorter list without an error.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -115,7 +116,8 @@ type Adopter interface {
 	//
 	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag
 	// that only users of the cloud can set. Without this requirement, every user who may create a Machine could delete
-	// any of these instances. The tags of req.Former replace the mark only if List for the class covers the instance.
+	// any of these instances. An instance with the tags of req.Former does not need the mark, but only if List for the
+	// class covers the instance.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 
@@ -123,9 +125,10 @@ type Adopter interface {
 // account, region or resource group. Without Scoper, Machinist calls List once for each distinct providerSpec.
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
-	// credentials and the same name, List returns the same result. ListScope makes no call, and the name contains no
-	// secret. If the name is empty or ListScope fails, Machinist lists the class separately. If a name covers more
-	// instances than List returns, orphans stay hidden. If it covers fewer, Machinist only makes unnecessary calls.
+	// credentials and the same name, List returns the same result. ListScope makes no call to the cloud. The returned
+	// name contains no secret. If the name is empty or ListScope fails, Machinist lists the class separately. If the
+	// name covers more instances than List returns, orphans stay hidden. If the name covers fewer instances than List
+	// returns, Machinist only makes unnecessary calls.
 	ListScope(class Class) (string, error)
 }
 
@@ -133,9 +136,9 @@ type Scoper interface {
 // the machines whose instances are not in the account of the class's current credentials. It also does not trust
 // NotFound from the wrong account.
 type Accounter interface {
-	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call, and the
-	// name contains no secret. A new password or key does not change the name. The name is empty if the credentials do
-	// not identify the account.
+	// Account names the account, such as a subscription or a project, in at most 256 bytes. Account makes no call to
+	// the cloud. The returned name contains no secret. A new password or key does not change the name. The name is
+	// empty if the credentials do not identify the account.
 	Account(class Class) (string, error)
 }
 

@@ -17,8 +17,8 @@ const (
 	// specification, the class or a Secret changes.
 	InvalidArgument Code = "InvalidArgument"
 	// FailedPrecondition: the specification is well-formed, but cannot be served now. For example, an image does not
-	// exist, a policy forbids it, or the instance carries the tags of another owner. Machinist retries as for
-	// InvalidArgument, because an administrator may fix the cause in the cloud.
+	// exist, a policy forbids it, or the instance carries the tags of another owner. Machinist retries at the same
+	// times as after InvalidArgument, because an administrator may fix the cause in the cloud.
 	FailedPrecondition Code = "FailedPrecondition"
 	// NotFound: the cloud answered and has no such instance. Driver.Get describes the consequences.
 	NotFound Code = "NotFound"
@@ -29,7 +29,8 @@ const (
 	// Unauthenticated: the cloud does not accept the credentials. Machinist retries after 30 seconds to 10 minutes, and
 	// at once when the Secret changes.
 	Unauthenticated Code = "Unauthenticated"
-	// PermissionDenied: the credentials do not allow the call. Machinist retries as for Unauthenticated.
+	// PermissionDenied: the credentials do not allow the call. Machinist retries at the same times as after
+	// Unauthenticated.
 	PermissionDenied Code = "PermissionDenied"
 	// Throttled: there were too many calls. The call did not take effect. Machinist retries after Error.RetryAfter, or
 	// with backoff.
@@ -51,8 +52,9 @@ const (
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether a retry in the near future would have the same result. The outcome changes only with the
-// request. After InvalidArgument and FailedPrecondition, a change in the cloud may help too.
+// Terminal reports whether a retry in the near future would have the same result. A retry can succeed only after the
+// request has changed. After InvalidArgument and FailedPrecondition, a retry can also succeed after a change in the
+// cloud.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }
@@ -66,7 +68,8 @@ func (c Code) Ambiguous() bool {
 	return false
 }
 
-// Error is an error with a code. Machinist shows Message to users in conditions and events.
+// Error is the error type that drivers return. Its Code decides what Machinist does next. Machinist shows Message to
+// users in conditions and events.
 type Error struct {
 	Code    Code
 	Message string

@@ -22,8 +22,8 @@ type Importer interface {
 	// Finding with the path of the old field. Unknown fields are findings too. Import never omits a field silently. It
 	// returns InvalidArgument if it cannot read the description at all.
 	//
-	// The caller also calls Import with made-up values instead of the values from Secrets. Plans do not show the parts
-	// of Imported.Spec that depend on these values.
+	// The migrator calls Import a second time with made-up values in place of the values from Secrets. Parts of
+	// Imported.Spec that differ depend on Secrets, and plans do not show them.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It
@@ -66,12 +66,12 @@ type Legacy struct {
 	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have
 	// it in different fields:
 	//
-	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: cloudProviderSpec, in which every reference to a Secret or
-	//     ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old object has the
-	//     SSH public keys next to cloudProviderSpec. A description of cluster.k8s.io that has a kind instead of a
-	//     cloudProvider is given as a whole.
-	//   - machine.sapcloud.io: providerSpec of the MachineClass.
-	//   - machine.openshift.io: providerSpec.value.
+	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: the field cloudProviderSpec. In it, every reference to a
+	//     Secret or ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old
+	//     object has the SSH public keys next to cloudProviderSpec. A description of cluster.k8s.io that has a kind
+	//     instead of a cloudProvider is given as a whole.
+	//   - machine.sapcloud.io: the field providerSpec of the MachineClass.
+	//   - machine.openshift.io: the field providerSpec.value.
 	Spec Secret
 	// Credentials are the entries of the old system's Secret, under the keys of that system.
 	Credentials Credentials
@@ -87,7 +87,7 @@ type Located struct {
 	// Instance is the instance as the cloud reports it. Its provider ID has the same spelling as in Driver.Get.
 	Instance Instance
 	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is the UID of the old
-	// Machine from a tag. Both are empty if they are unknown.
+	// Machine from a tag. An unknown name or UID is empty.
 	Machine    string
 	MachineUID types.UID
 	// Collected reports whether the old system would delete the instance or one of its parts because of their tags.
@@ -104,7 +104,8 @@ type Located struct {
 // ImportRequest asks for the translation of one old description.
 type ImportRequest struct {
 	Legacy Legacy
-	// Facts are the facts about one instance of the description, or empty without an instance.
+	// Facts are the Located.Facts of one instance that was created from the description. They are empty if there is no
+	// such instance.
 	Facts []byte
 }
 
@@ -112,8 +113,8 @@ type ImportRequest struct {
 type Imported struct {
 	// Spec is the providerSpec, as JSON with apiVersion and kind.
 	Spec []byte
-	// Credentials are the entries of the Secret that Machinist's class needs, under the driver's keys. Nil means that
-	// the class needs no Secret.
+	// Credentials contains the data of the Secret for the MachineClass, with the keys that the driver uses. Nil means
+	// that the class needs no Secret.
 	Credentials map[string][]byte
 	// Findings are what an administrator must know or decide.
 	Findings []Finding
@@ -131,7 +132,7 @@ const (
 	FindingNote FindingLevel = "Note"
 )
 
-// Finding codes that all drivers use. A driver can define others.
+// Codes for findings, which all drivers use. A driver can define additional codes.
 const (
 	// FindingUnknownField is the code of a Loss: the driver does not know the field.
 	FindingUnknownField = "UnknownField"

@@ -21,8 +21,8 @@ const (
 	// StateTerminating: the instance is being deleted.
 	StateTerminating InstanceState = "Terminating"
 	// StateFailed: the creation failed before the instance ever ran. The instance will never run, but must still be
-	// deleted. A failed operation on an instance that ran before does not count: its power state determines
-	// StateRunning or StateStopped.
+	// deleted. If the instance ran before and a later operation on it failed, its state is StateRunning or
+	// StateStopped, according to its power state.
 	StateFailed InstanceState = "Failed"
 )
 
@@ -35,10 +35,10 @@ type Instance struct {
 	State      InstanceState
 	// StateMessage is the reason for the state, if the cloud reports one. It contains no secrets.
 	StateMessage string
-	// StateCode belongs to StateFailed. It is the code with which Create would have failed for the same reason. It is
-	// empty if the cloud does not report the reason. After ResourceExhausted, Machinist deletes the instance and
-	// creates another one for the same machine, with the same backoff as after such a Create call. After any other
-	// code, or without one, the machine becomes Failed.
+	// StateCode belongs to StateFailed. The driver sets the code that Create would have returned if it had failed for
+	// the same reason. StateCode is empty if the cloud does not report the reason. After ResourceExhausted, Machinist
+	// deletes the instance and creates another one for the same machine, with the same backoff as after such a Create
+	// call. After any other code, or without one, the machine becomes Failed.
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
 	// cannot know it. If Create reports the name, Get must report it too, because a kubelet can join only under the
@@ -66,8 +66,8 @@ type Instance struct {
 	MachineKey string
 
 	// Scope is an opaque locator of at most 1 KiB without secrets. Together with ProviderID, it contains everything
-	// that the driver needs to find and delete the instance when the class no longer exists. Machinist records it and
-	// passes it to later calls.
+	// that the driver needs to find and delete the instance when the class no longer exists. Machinist records Scope in
+	// the status of the Machine and passes it to later calls.
 	Scope string
 }
 
@@ -101,8 +101,8 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 // Leftover is a part of a machine without an instance, such as a disk, a network interface or an address. A part is
 // left over after an interrupted Create, or if the instance was deleted without it.
 type Leftover struct {
-	// ID is the cloud's name for the part, for display. It is unique among all parts, the same in every list, and has
-	// at most 1 KiB.
+	// ID is the cloud's name for the disk, network interface or address, for display. It is unique among all parts, the
+	// same in every list, and has at most 1 KiB.
 	ID string
 	// LaunchTime is when the part was created. It is zero if the cloud does not report this.
 	LaunchTime time.Time

@@ -13,8 +13,9 @@ import (
 // metadata service. A termination handler on the node then reports the interruption to Machinist.
 type Interrupter interface {
 	// Interruptions returns the instances whose interruption was announced and not withdrawn, in the scope of the
-	// request's credentials and providerSpec. The result may include instances of other clusters. It should contain the
-	// interruptions of the next minutes. Machinist ignores those in the more distant future.
+	// request's credentials and providerSpec. The result may include instances of other clusters. The result should
+	// contain all interruptions that will happen within the next minutes. Machinist ignores interruptions in the more
+	// distant future.
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 

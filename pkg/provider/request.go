@@ -81,7 +81,7 @@ type GetRequest struct {
 	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
-	// Scope is the locator from Instance.Scope. It is empty if no locator was recorded.
+	// Scope is the value that the driver returned in Instance.Scope. It is empty if no value was recorded.
 	Scope string
 }
 
@@ -144,17 +144,18 @@ type DeleteRequest struct {
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone reports whether nothing of the instance is left. If Gone is false, the cloud has accepted the deletion but
-	// not completed it. Machinist then calls Delete again.
+	// Gone is true if the instance and everything that belongs to it no longer exist. If Gone is false, the cloud has
+	// accepted the deletion but not completed it. Machinist then calls Delete again.
 	Gone bool
-	// Found reports whether this call found the instance. Found together with Gone means that the cloud deleted the
-	// instance within the call. Gone without Found may come from a read that lags behind. Machinist then confirms with
-	// Get that there is no instance, and waits if the instance was created less than CreateSettle ago.
+	// Found is true if this call found the instance. If Found and Gone are both true, the cloud deleted the instance
+	// within the call. If Gone is true and Found is false, the answer may come from a read that lags behind. Machinist
+	// then confirms with Get that there is no instance, and waits if the instance was created less than CreateSettle
+	// ago.
 	Found bool
 	// Left contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For a
 	// resource that the cloud refuses to delete now, Left also contains the cloud's answer, such as "volume 1a2b: it
-	// has snapshots". Machinist shows Left when a deletion takes minutes. Left may be empty. It should stay the same
-	// until something changes.
+	// has snapshots". Machinist shows this text to users when a deletion takes minutes. Left may be empty. The driver
+	// should return the same text as long as the resources and their states do not change.
 	Left string
 }
 
@@ -165,9 +166,10 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former is the identity of the Machine before its control cluster was lost or moved. The new tags replace exactly
-	// the tags of this identity. Nil means that Adopt replaces no tags. A user who may write classes chooses the former
-	// cluster, so Adopt accepts it only within the scope of the class (see Adopter).
+	// Former is the identity of the Machine before its control cluster was lost or moved. Adopt replaces tags on the
+	// instance only if they are the tags of this identity. Nil means that Adopt replaces no tags. The cluster in Former
+	// is chosen by a user who may write classes. Therefore Adopt relies on Former only if the instance is in the scope
+	// of the class (see Adopter).
 	Former *Identity
 }
 
@@ -195,7 +197,7 @@ type ListRequest struct {
 type ListPage struct {
 	Instances []Instance
 	// Leftovers are parts that carry the cluster's tag and belong to no instance. A Delete call without a provider ID
-	// deletes them. Drivers whose parts cannot outlive their instance return none.
+	// deletes them. If a driver's parts cannot exist without their instance, it returns no Leftovers.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

@@ -50,7 +50,7 @@ func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	}
 	path := ""
 	if field, ok := errors.AsType[json.FieldError](strict[0]); ok {
-		// A user chose the name of the field. A long name must not fill the message of a condition.
+		// The path contains field names that a user chose. A long name must not fill the message of a condition.
 		path = fmt.Sprintf("%.128s", field.FieldPath())
 	}
 	return InvalidField(path, "%s", problem)

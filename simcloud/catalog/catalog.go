@@ -31,7 +31,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Catalog is the content of the configuration file. Each section of the file replaces the same section of Default.
+// Catalog is the content of the configuration file. If the file lacks a section, the section of the default catalog
+// applies: see Default.
 type Catalog struct {
 	Regions       []Region                `json:"regions,omitempty"`
 	InstanceTypes []simcloud.InstanceType `json:"instanceTypes,omitempty"`
@@ -39,7 +40,8 @@ type Catalog struct {
 	Accounts      []Account               `json:"accounts,omitempty"`
 	// KubeletInPlace is the mode in which UpdateInstance changes the kubelet version.
 	KubeletInPlace simcloud.InPlaceMode `json:"kubeletInPlace,omitempty"`
-	// Settings are the initial settings. Settings that are not in the file have default values.
+	// Settings apply until an administrator changes them through the API. A setting that is not in the file has its
+	// default value.
 	Settings simcloud.Settings `json:"settings,omitempty"`
 }
 
@@ -64,7 +66,7 @@ type Account struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Regions are the regions that the account may use. Default: all.
 	Regions []string `json:"regions,omitempty"`
-	// Quotas are the quotas by region. Default: no limit.
+	// Quotas limit the instances of the account in each region. The keys are names of regions. Default: no limit.
 	Quotas map[string]simcloud.Quota `json:"quotas,omitempty"`
 }
 

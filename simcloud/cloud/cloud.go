@@ -2,8 +2,8 @@
 // and lagging reads.
 //
 // One lock protects everything, because every operation is short: it decides, adds a line to the journal and changes
-// maps. Activities that take time have an end time in the record of their instance. An agenda orders all instances by
-// the times of their next changes.
+// maps. If an activity takes time, such as booting, the record of the instance contains the end time of the activity.
+// An agenda orders all instances by the times of their next changes.
 package cloud
 
 import (
@@ -26,7 +26,8 @@ import (
 // retryCommit is the delay before a change that could not be saved is retried.
 const retryCommit = time.Second
 
-// Hosts starts and stops the machines inside instances. The methods must not block or call the cloud.
+// Hosts starts and stops the simulated machine that runs in each instance. The methods must not block or call the
+// cloud.
 type Hosts interface {
 	// Start switches a machine on.
 	Start(host.Spec, host.Reporter)
@@ -218,11 +219,11 @@ func (c *Cloud) step() time.Time {
 	return c.agenda[0].due
 }
 
-// now drops the monotonic clock reading, because the journal cannot store it.
+// now returns the current time without the monotonic clock reading, because the journal cannot store that reading.
 func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 
-// commit saves a new record together with the additional ops, and then makes it current. A record past its retention is
-// deleted instead.
+// commit writes a new record and further changes to the journal, and then makes the record current. If the retention
+// time of a terminated instance has passed, commit deletes the record.
 func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	id := next.Instance.ID
 	forgotten := next.forgotten(c.now())

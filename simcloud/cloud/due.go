@@ -30,7 +30,8 @@ func (a *agenda) Pop() any {
 	return inst
 }
 
-// set moves an instance to its place for the given time, or removes it if the time is zero.
+// set plans the next change of an instance for the given time. If the time is zero, set removes the instance from the
+// agenda.
 func (a *agenda) set(inst *instance, due time.Time) {
 	inst.due = due
 	switch {

@@ -54,8 +54,8 @@ func capacityOf(c *catalog.Catalog) map[capacityKey]int {
 	return all
 }
 
-// loadLimit restores an admin's change of an account or a capacity. Changes of objects that left the configuration are
-// ignored.
+// loadLimit restores the token or quota of an account, or the capacity of a zone, as an administrator last set it. If
+// the configuration no longer contains the account or the zone, the value is ignored.
 func (c *Cloud) loadLimit(key string) error {
 	parts := strings.Split(key, "/")
 	switch {

@@ -140,7 +140,7 @@ func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 	}
 	for _, d := range req.Disks {
 		if len(validation.IsDNS1123Label(d.Name)) > 0 || d.SizeGiB < 1 || d.SizeGiB > maxDiskGiB {
-			return invalid("disks: the name of %q with %d GiB must be a DNS label, and its size from 1 to %d GiB", d.Name,
+			return invalid("disks: the name %q is not a DNS label, or the size %d GiB is not from 1 to %d GiB", d.Name,
 				d.SizeGiB, maxDiskGiB)
 		}
 	}
@@ -295,7 +295,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 	return nil
 }
 
-// change applies a change requested by the owner of an instance.
+// change updates the record of an instance at the request of the account that owns the instance.
 func (c *Cloud) change(accountName, id string, do func(next *record) error) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -345,11 +345,11 @@ func (c *Cloud) newID() string {
 	}
 }
 
-// jitter returns a fraction of whole, always the same for an instance.
-func jitter(id string, whole simcloud.Duration) time.Duration {
+// jitter returns a part of maximum that depends only on the ID of the instance.
+func jitter(id string, maximum simcloud.Duration) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(id))
-	return time.Duration(float64(whole) * float64(h.Sum32()) / math.MaxUint32)
+	return time.Duration(float64(maximum) * float64(h.Sum32()) / math.MaxUint32)
 }
 
 // isHostname reports whether a name is a valid host name and fits into the hostname label.

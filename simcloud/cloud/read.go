@@ -10,13 +10,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// version is a record that lagging reads may still return, with the time of its write.
+// version is a state of an instance, and the time when this state was written. Reads with a lag may still return an old
+// version.
 type version struct {
 	at  time.Time
 	rec *record
 }
 
-// lags are the delays until each kind of read shows a write.
+// lags are the delays after which GetInstance (get) and lists (list) show a write, and after which both show a change
+// of tags (tags).
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -52,7 +54,8 @@ func (c *Cloud) showAll() {
 	}
 }
 
-// recordBefore returns the record that was current at the time now minus lag, or nil.
+// recordBefore returns the record as it was before the duration lag. If the instance did not exist then, the result is
+// nil.
 func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	if lag == 0 || len(inst.versions) == 0 {
 		return inst.rec
@@ -83,7 +86,8 @@ func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// read returns an instance as Get and List show it.
+// read returns an instance in the form in which Get and List return it. Depending on the semantics, its state is
+// outdated.
 func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.reads++
@@ -94,7 +98,8 @@ func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// answer applies the semantics that change answers, such as another case of IDs.
+// answer returns an instance in the form in which all operations return it. Depending on the semantics, it changes the
+// case of IDs and the times.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
@@ -134,7 +139,7 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	return nil, failNoInstance(id)
 }
 
-// List returns a page of instances. With a list lag, their states may be outdated.
+// List returns a page of instances. If the settings contain a list lag, the instances on the page may be outdated.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -246,8 +251,8 @@ func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	return o.Limit, after, err
 }
 
-// A page token is the sequence of the last instance on the page. So instances that are created or deleted between two
-// pages do not move the others.
+// A page token is the sequence of the last instance on the page. A page token contains a sequence instead of an offset.
+// So a created or deleted instance cannot make the next page omit or repeat other instances.
 
 func encodeNext(after int) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(after)))
@@ -266,7 +271,7 @@ func decodeNext(token string) (int, error) {
 	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q was not returned by a list", token)
 }
 
-// Current returns an instance without any lag, for matching fault rules.
+// Current returns the current state of an instance, even if reads have a lag. Fault rules are matched with this state.
 func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -259,8 +259,9 @@ func TestTags(t *testing.T) {
 	w.checkInvariants()
 }
 
-// Each instance that exists throughout a list is returned exactly once, even if others come and go between pages. The
-// test covers all ways in which lists find candidates.
+// Each instance that exists throughout a list is returned exactly once, even if others come and go between pages. If
+// few instances have the requested tag, the list uses an index of tags. Otherwise, it examines all instances. The test
+// covers both cases.
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {

@@ -48,7 +48,7 @@ func (c *Cloud) loadSettings() error {
 	return merge(&c.settings, c.overlay)
 }
 
-// merge copies the set fields of the patches into a value with the same JSON field names.
+// merge copies every field of a patch that is not nil into a value with the same JSON field names.
 func merge(into any, patches ...any) error {
 	for _, patch := range patches {
 		data, err := json.Marshal(patch)

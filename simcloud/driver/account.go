@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account converts IDs and names from the cloud to lower case. The cloud may change the case of names, but the provider
-// ID of an instance must never change.
+// account is a client of the cloud that converts IDs and names in answers to lower case. The cloud may change the case
+// of names, but the provider ID of an instance must never change.
 type account struct{ *simcloud.Client }
 
 func lowerCased(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
@@ -82,7 +82,8 @@ func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq
 // maxPages limits the pages of one list. By default, a page has up to a thousand entries.
 const maxPages = 10_000
 
-// pages iterates over the entries of all pages and stops at the first error. More than maxPages pages are an error.
+// pages iterates over the entries of all pages and stops at the first error. If a list has more than maxPages pages,
+// the last result is an error.
 func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		next := ""
@@ -105,8 +106,8 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// current returns an instance without lag, or nil if it is terminated. It sends a write that changes nothing, because
-// answers to writes have no lag.
+// current returns the current state of an instance, or nil if the instance is terminated. It sends an update of tags
+// that changes nothing, because the answer to a write is never outdated.
 func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -115,8 +116,8 @@ func (a account) current(ctx context.Context, id string) (*simcloud.Instance, er
 	return in, err
 }
 
-// owned returns the instance if it has the owner's tags. If a tag is missing, owned reads the current tags, because
-// they may have been added recently.
+// owned returns the instance if it has the owner's tags. Recently added tags may be missing in the answer to a read. So
+// if a tag is missing, the function gets the current tags with a write.
 func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.misses(in) {
 		now, err := a.current(ctx, in.ID)

@@ -45,7 +45,7 @@ func TestTheDriverConforms(t *testing.T) {
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
-					// Small pages, so that lists have several of them.
+					// With small pages, every list in the suite has several pages.
 					return driver.New(driver.Options{Endpoints: []string{s.url}, CreateSettle: 5 * time.Second, PageSize: 2})
 				},
 				Class:     class(),
@@ -109,8 +109,8 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, r := range dump.Records {
 		if r.State == simcloud.StateShuttingDown {
-			// The dump shows due changes late. Adding a fault updates the record at once, and does not affect an
-			// instance that is shutting down.
+			// The dump may not yet show that the instance has terminated. Adding a fault updates the record at once,
+			// and does not affect an instance that is shutting down.
 			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultRecovers})
 			if err != nil {
 				return nil, err
@@ -221,7 +221,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	case conformance.PermissionDenied:
 		rule.Effect.Error = simcloud.CodeForbidden
 	case conformance.Hanging:
-		// Longer than the test: the call ends only when the cloud stops.
+		// The latency exceeds the duration of the test, so the call ends only when the cloud stops.
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
 	case conformance.DoneLate:
 		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip

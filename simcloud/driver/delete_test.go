@@ -89,7 +89,8 @@ func TestDeleteRefusesInstancesOfOtherOwners(t *testing.T) {
 	}
 }
 
-// Lagging reads do not show the new instance. If the driver treated it as gone, it would run forever.
+// Lagging reads do not show the new instance. If the driver treated the instance as deleted, the instance would run
+// forever.
 func TestDeleteDoesNotTrustLaggingRead(t *testing.T) {
 	s := newSim(t)
 	lag := simcloud.Duration(time.Hour)

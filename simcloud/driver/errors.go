@@ -50,13 +50,13 @@ func codeOf(code simcloud.ErrorCode) (provider.Code, string) {
 	case simcloud.CodeInternalError:
 		return provider.Internal, "the cloud had an internal error"
 	case simcloud.CodeUnavailable:
-		return provider.Unavailable, "the cloud does not serve at the moment"
+		return provider.Unavailable, "the cloud is temporarily unavailable"
 	}
 	return provider.Unknown, "the cloud returned an error that this driver does not know"
 }
 
-// noAnswer returns the code and the message for a call without an answer. The message contains the cause only for
-// network errors, because they contain only addresses.
+// noAnswer returns the code and the message for a call without an answer. For a network error, the message contains the
+// text of the error, which consists of addresses. The text of other errors may contain secrets.
 func noAnswer(err error) (provider.Code, string) {
 	var network *net.OpError
 	switch {

@@ -20,8 +20,8 @@ func liveStates() []simcloud.InstanceState {
 	}
 }
 
-// convert converts a live instance. The scope is the endpoint. It is empty for the default endpoint, so that its URL
-// may change.
+// convert converts a live instance. The scope of the instance is the URL of its endpoint. For the default endpoint, the
+// scope is empty, so that an administrator can change the URL.
 func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	out := &provider.Instance{
 		ProviderID:   in.ProviderID,

@@ -35,8 +35,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if err != nil {
 		return nil, err
 	}
-	// The client token prevents a second instance within an attempt. Only an earlier attempt can have created one with
-	// another token.
+	// The client token prevents a second instance within an attempt. But an earlier attempt may have created an
+	// instance with another token.
 	if req.Token != string(req.Machine.UID)+"-1" {
 		in, err := find(ctx, client, "", own)
 		if err == nil {
@@ -105,8 +105,8 @@ func createError(err error, spec Spec) error {
 	return out
 }
 
-// Get implements provider.Driver. By provider ID, it returns even an instance of another owner, because an adoption
-// needs its tags.
+// Get implements provider.Driver. If the request contains a provider ID, Get also returns an instance of another owner.
+// An adoption reads the tags of such an instance.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	own := owner{cluster: req.ClusterID, machine: req.Machine}
 	if req.ProviderID == "" {
@@ -210,8 +210,8 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper. The scope is the endpoint, because List returns the instances of all regions of
-// an account.
+// ListScope implements provider.Scoper. The scope of a list is only the endpoint, without a region: List returns the
+// instances of an account in all regions.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return cmp.Or(d.endpointOf("", class.Spec), d.endpoints[0]), nil
 }

@@ -154,7 +154,8 @@ func TestReleaseAndDisown(t *testing.T) {
 	must(t, s.driver.Disown(t.Context(), disown))
 }
 
-// interceptor calls do before it sends the second update of tags. The first update only reads.
+// interceptor calls do before it sends the second update of tags. The first update contains no changes: the driver
+// sends it to read the current tags.
 type interceptor struct {
 	changes int
 	do      func()

@@ -27,7 +27,7 @@ type Spec struct {
 	// APIVersion must be "sim.machinist.dev/v1beta1", and Kind must be "SimMachine".
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Region is the name of a region. Required.
+	// Region is the region in which the instance is created, such as "sim-1". Required.
 	Region string `json:"region"`
 	// InstanceType is the name of an instance type. Required.
 	InstanceType string `json:"instanceType"`
@@ -35,7 +35,8 @@ type Spec struct {
 	Image string `json:"image"`
 	// Zone is the name of a zone in the region. Default: a zone that the cloud selects.
 	Zone string `json:"zone,omitempty"`
-	// Endpoint is one of the endpoints in the configuration of the provider process. Default: the first of them.
+	// Endpoint is one of the endpoints in the configuration of the provider process. Default: the first endpoint in
+	// that configuration.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Tags are added to new instances, in addition to Machinist's tags. Existing instances do not change. Keys must not
 	// begin with "machinist-". Default: none.
@@ -168,8 +169,8 @@ func shorten(path string) string {
 }
 
 // endpointOf returns the scope or, if it is empty, the endpoint in the providerSpec. The default endpoint is "". An
-// invalid providerSpec must not prevent the deletion of its machine. It counts as the default endpoint, because it
-// never created an instance elsewhere.
+// invalid providerSpec must not prevent the deletion of its machine. For an invalid providerSpec, the result is the
+// default endpoint. Create refuses an invalid providerSpec, so no instance exists at another endpoint.
 func (d *Driver) endpointOf(scope string, raw []byte) string {
 	if scope != "" {
 		return scope

@@ -145,8 +145,8 @@ func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 		}
 	}
 	if change.KubeletVersion != "" {
-		// The cloud does not publish the in-place mode of kubelet changes. Assume a restart: the node is drained first
-		// in any case.
+		// The cloud does not publish the in-place mode of kubelet changes. So assume that the change restarts the
+		// instance. The Node is drained before a kubelet update in any case.
 		stricter(simcloud.InPlaceRestart)
 	}
 	if change.Type != "" {

@@ -18,25 +18,26 @@ import (
 
 const keyFault = "fault/"
 
-// Call is a call that rules can match.
+// Call contains the properties of a customer's API call that rules can match.
 type Call struct {
 	Operation string
 	Account   string
-	// Instance is the requested or the existing instance of the call, or nil. For a list, it contains only the tags in
-	// the options.
+	// Instance is the instance that the call requests, or the existing instance that the call is about, or nil. For a
+	// list, Instance contains only the tags in the options of the list.
 	Instance *simcloud.Instance
 }
 
 // Decision is the result of all matching rules.
 type Decision struct {
-	// Before and After are the latencies before and after the execution of the call.
+	// Before is the delay before the execution of the call. After is the delay between the execution and the answer.
 	Before, After time.Duration
 	// Fails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
 	// answer is Error.
 	Fails bool
-	// Effective is true if a failing call is executed before it fails.
+	// Effective is true if the call is executed although the caller gets a failure.
 	Effective bool
-	// Late is the delay after which a failing call is executed, or 0 if it is not executed later.
+	// Late is the delay between the failure and the execution of the call. If Late is 0, the call is not executed after
+	// the failure.
 	Late  time.Duration
 	Drop  bool
 	Error *simcloud.Error
@@ -44,14 +45,15 @@ type Decision struct {
 	Instance []simcloud.InstanceFault
 }
 
-// Rules are the active rules. They are safe for concurrent use.
+// Rules contains the fault rules of a cloud, and decides which calls they affect. It is safe for concurrent use.
 type Rules struct {
 	journal *journal.Journal
 	mu      sync.Mutex
 	rules   []*rule // ordered by sequence
 }
 
-// rule is a stored rule. Its counters are stored too, so that "the third call fails" works across a restart.
+// rule is the form of a rule in the journal. The journal also contains the counters of the rule, so that "the third
+// call fails" works across a restart.
 type rule struct {
 	simcloud.FaultRule
 	Sequence int `json:"sequence"`
@@ -132,8 +134,8 @@ func (r *rule) acts() bool {
 	return r.Probability == 0 || uniform(r.Seed, uint64(r.Matched)) < r.Probability
 }
 
-// uniform returns a number in [0, 1) that depends only on its arguments. So a rule continues after a restart without
-// saved random state. The algorithm is splitmix64.
+// uniform returns a number in [0, 1) that depends only on its arguments. So the same calls are affected after a
+// restart, although no state of a random generator is saved. The algorithm is splitmix64.
 func uniform(seed, n uint64) float64 {
 	x := seed + n*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -42,8 +42,8 @@ type bootstrap struct {
 	taints        []corev1.Taint
 	version       string
 	leaseDuration time.Duration
-	// statusCheck is the interval of comparing the Node with the machine. statusReport is the interval of heartbeats
-	// without a difference.
+	// statusCheck is the interval at which the machine compares the Node with its own state. statusReport is the
+	// interval of heartbeats while the Node does not differ.
 	statusCheck  time.Duration
 	statusReport time.Duration
 	// serverTLS requests a serving certificate from the cluster.

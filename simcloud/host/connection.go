@@ -29,8 +29,8 @@ const (
 	headerTable = 256
 )
 
-// connection is a connection to the API server with one identity. Each identity has its own HTTP/2 connection, because
-// TLS authenticates it.
+// connection contains the clients of the API server for one identity, such as a node certificate. Each identity has its
+// own HTTP/2 connection, because TLS authenticates a whole connection.
 type connection struct {
 	core         *coreclient.CoreV1Client
 	coordination *coordinationclient.CoordinationV1Client

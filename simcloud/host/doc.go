@@ -1,9 +1,9 @@
 // Package host simulates the machine inside an instance of the simulated cloud. From the network, it looks like a real
 // machine with cloud-init and a kubelet.
 //
-// A machine reads its user data and requests a node certificate with the bootstrap token. Then the machine registers
-// its Node, keeps its Lease and status up to date, and simulates the pods bound to it. The user data is its only source
-// of information and credentials. Its console shows errors.
+// A machine reads its user data and requests a node certificate with the bootstrap token. Then the simulated kubelet
+// registers the Node, keeps the Lease and the status of the Node up to date, and simulates the pods that are bound to
+// the Node. The user data is its only source of information and credentials. Its console shows errors.
 //
 // User data is a cloud-config. Only write_files has an effect. The machine reads these files:
 //

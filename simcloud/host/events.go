@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxEvents limits the queue of unsent events. Like a kubelet, the machine drops further events.
+// maxEvents limits the queue of unsent events. If the queue is full, the machine drops new events, as a kubelet does.
 const maxEvents = 100
 
 const kubelet = "kubelet"

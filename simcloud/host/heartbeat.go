@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// renewShare is the divisor of the Lease duration that gives the renewal interval.
+// renewShare is the number of renewals in one Lease duration. The renewal interval is the Lease duration divided by
+// renewShare.
 const renewShare = 4
 
 type heartbeatState struct {
@@ -60,7 +61,8 @@ func (m *machine) heartbeat(ctx context.Context) {
 				return
 			}
 			m.schedule(p)
-			// The error may be about another missing object. Wait to avoid a busy loop.
+			// The error may be about another missing object. Wait a second before the next attempt, so that a
+			// persistent error does not cause a busy loop.
 			next = now.Add(time.Second)
 		default:
 			if trouble := "heartbeat: " + explain(err); trouble != p.lastError {
@@ -78,7 +80,8 @@ func (m *machine) heartbeat(ctx context.Context) {
 }
 
 // schedule plans the first actions after the registration. A real kubelet tries to renew the Lease before its Node
-// exists, which fails. So the Lease of a new Node appears one interval later.
+// exists, which fails. So the first successful renewal, which creates the Lease of a new Node, is one interval after
+// the registration.
 func (m *machine) schedule(p *heartbeatState) {
 	p.nextRenewal = m.registered
 	if m.created {

@@ -78,11 +78,12 @@ func (m *machine) run(ctx context.Context) {
 	}
 }
 
-// retry repeats try until it succeeds, and prints each error. It returns false if the machine is switched off first.
+// retry calls attempt until attempt succeeds, and prints each error to the console. It returns false if the machine is
+// switched off first.
 func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
-	try func(context.Context) error) bool {
+	attempt func(context.Context) error) bool {
 	for ctx.Err() == nil {
-		err := try(ctx)
+		err := attempt(ctx)
 		if err == nil {
 			return true
 		}

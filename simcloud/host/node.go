@@ -68,8 +68,8 @@ func (m *machine) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode updates the labels and the status of the existing Node. With report, it also updates the heartbeat. With
-// registers, it also updates fields that a kubelet sets only at registration.
+// syncNode updates the labels and the status of the existing Node. If report is true, syncNode also updates the
+// heartbeat. If registers is true, it also updates the fields that a kubelet sets only when it registers the Node.
 func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -112,14 +112,14 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// ownLabels are the labels that a kubelet also sets on an existing Node. The first two are set at every status update.
-// All other labels are set only at the creation.
+// ownLabels are the labels that a kubelet also sets on an existing Node. The first two labels are set at every status
+// update. All other labels are set only when the kubelet registers the Node.
 var ownLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, labelBetaOS, labelBetaArch,
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
 
-// updatedNode returns an existing Node with the labels and the status of a fresh one. Unchanged conditions get a new
-// heartbeat only with report.
+// updatedNode returns a copy of the existing Node, with the labels and the status of fresh. If report is false,
+// unchanged conditions keep their heartbeat time.
 func updatedNode(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
 	next := existing.DeepCopy()
 	if next.Labels == nil {
@@ -147,8 +147,8 @@ func updatedNode(existing, fresh *corev1.Node, registers, report bool) *corev1.N
 	return next
 }
 
-// withExtended keeps the extended resources that other clients set. A device that the machine no longer has gets the
-// quantity 0.
+// withExtended keeps the extended resources that other clients set. If a resource belongs to a device that the machine
+// no longer has, its quantity becomes 0.
 func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range existing {
 		if _, mine := own[name]; mine || !strings.Contains(string(name), "/") {

@@ -41,7 +41,8 @@ const (
 
 const forever = time.Duration(math.MaxInt64)
 
-// script contains the durations in a pod's annotations. Negative durations are not set.
+// script contains the durations from the annotations of a pod, such as AnnotationReadyAfter. A negative duration means
+// that the annotation is missing.
 type script struct {
 	readyAfter, stopAfter, crashAfter, completeAfter time.Duration
 }
@@ -98,7 +99,7 @@ type exit struct {
 	reason string
 }
 
-// update applies a change of the pod by another client.
+// update applies a new version of the pod, which another client has changed in the API server.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
 	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
 		p.reported = false // A kubelet acknowledges every change, including deletion.
@@ -224,8 +225,8 @@ func (p *pod) image(container string) string {
 	return ""
 }
 
-// reboot handles a reboot of the machine while the containers were running. When they start again, the pod gets a new
-// address.
+// reboot handles a reboot of the machine while the containers were running. When the containers start again, the pod
+// gets a new address.
 func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
@@ -245,7 +246,8 @@ func (p *pod) reboot(now time.Time) {
 	}
 }
 
-// next returns the next stage without external events, and when it begins. The time is zero if there is no next stage.
+// next returns the next stage (to) and the time when this stage begins (at), if no external event occurs before. If
+// there is no next stage, the time is zero.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
 		if after < 0 || after == forever {
@@ -365,7 +367,8 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 
 func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
 
-// due returns when the machine must process the pod again, or zero.
+// due returns the time when the machine must process the pod again. Zero means that the pod waits for an external
+// event.
 func (p *pod) due(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt

@@ -190,7 +190,8 @@ func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 	}
 }
 
-// TestPodsResumeAfterRestart checks that a restarted machine continues the pods from their reported status.
+// After a restart, the machine reads the status of its pods from the API server, and continues the simulation of each
+// pod from this status.
 func TestPodsResumeAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod

@@ -22,7 +22,8 @@ type podSimulator struct {
 	*machine
 	pods map[types.UID]*pod
 	ips  map[string]bool
-	// version is the resource version from which to continue the watch. If it is empty, list first.
+	// version is the resource version from which to continue the watch. If it is empty, the machine lists the pods
+	// before it starts the watch.
 	version string
 }
 
@@ -126,7 +127,7 @@ func (p *podSimulator) handleEvent(event watch.Event) error {
 	return nil
 }
 
-// replace applies a complete list.
+// replace applies a complete list of pods: it adds and updates the listed pods, and forgets all others.
 func (p *podSimulator) replace(list []corev1.Pod) {
 	listed := map[types.UID]bool{}
 	for i := range list {

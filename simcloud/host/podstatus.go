@@ -81,8 +81,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether a pod that restarts after a reboot still shows the end of its containers. With the restart
-// policy Always, it does not.
+// showsEnd reports whether containers that have not restarted after a reboot have the state Terminated in the status.
+// This is so only with the restart policy OnFailure.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keepServingCertificate requests a serving certificate and renews it before it expires. Only the request is visible
-// from outside, because the machine serves nothing.
+// keepServingCertificate requests a serving certificate and renews it before it expires. Only the
+// CertificateSigningRequest is visible from outside, because the machine does not listen on any port.
 func (m *machine) keepServingCertificate(ctx context.Context) {
 	backoff := certificateBackoff()
 	for ctx.Err() == nil {

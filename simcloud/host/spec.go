@@ -25,7 +25,7 @@ type Spec struct {
 	// Boots is the number of times that the machine was switched on.
 	Boots    int
 	Settings simcloud.HostSettings
-	// Disk is the content that the machine saved before it was switched off.
+	// Disk is the state that the machine saved the last time it was running.
 	Disk Disk
 }
 

@@ -1,6 +1,6 @@
 // Package journal stores a map from keys to JSON documents in one append-only file. Commits survive the end of the
-// process at any point. The journal does not sync them, so a crash of the machine can lose commits that the kernel has
-// not written yet.
+// process at any point. The journal does not call fsync after a commit. So if the operating system crashes, commits
+// that the kernel has not written to the disk yet are lost.
 //
 // Each line of the file is the new value of one key. If the end of a commit is missing, the whole commit is dropped.
 package journal
@@ -40,7 +40,7 @@ type position struct {
 	length int
 }
 
-// Journal is an open journal. It is safe for concurrent use.
+// Journal gives access to the file while it is open. It is safe for concurrent use.
 type Journal struct {
 	path string
 	lock *os.File
@@ -236,7 +236,8 @@ func (j *Journal) readText(at position) ([]byte, error) {
 	return data, nil
 }
 
-// moreEnd ends exactly the lines in which More is true. In any other line, a closing brace follows the value.
+// moreEnd is the end of a line in which More is true. No other line ends this way, because in all other lines a closing
+// brace follows the value.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
 // compact replaces the file with one that contains only the current values. The old file stays until the new one is

@@ -18,8 +18,8 @@ func open(t *testing.T, dir string) *Journal {
 	return j
 }
 
-// die closes the files as if the process had been killed.
-func (j *Journal) die() {
+// kill closes the files as if the process had been killed.
+func (j *Journal) kill() {
 	j.file.Close()
 	j.lock.Close()
 }
@@ -51,7 +51,7 @@ func TestCommitsSurviveDeath(t *testing.T) {
 	commit(t, j, Op{"a", "1"}, Op{"b", "2"})
 	commit(t, j, Op{"a", "3"}, Op{"c", "x\ny"})
 	commit(t, j, Op{"b", nil})
-	j.die()
+	j.kill()
 	j = open(t, dir)
 	defer j.Close()
 	if got := content(t, j); got != "a=3 c=x\ny" {
@@ -69,7 +69,7 @@ func TestUnfinishedCommitIsDropped(t *testing.T) {
 	commit(t, j, Op{"a", "1"})
 	before := j.size
 	commit(t, j, Op{"a", "2"}, Op{"b", "2"}, Op{"c", "2"})
-	j.die()
+	j.kill()
 	whole, err := os.ReadFile(j.path)
 	if err != nil {
 		t.Fatal(err)
@@ -88,12 +88,12 @@ func TestUnfinishedCommitIsDropped(t *testing.T) {
 			t.Fatalf("cut at %d: got %q, expected %q", cut, got, want)
 		}
 		commit(t, j, Op{"d", "4"})
-		j.die()
+		j.kill()
 		j = open(t, dir)
 		if got := content(t, j); got != want+" d=4" {
 			t.Fatalf("after a cut at %d and another commit: got %q", cut, got)
 		}
-		j.die()
+		j.kill()
 	}
 }
 
@@ -137,7 +137,7 @@ func TestCompactionKeepsEverything(t *testing.T) {
 		t.Errorf("the file has %d bytes after 40 MiB of garbage", j.size)
 	}
 	want := content(t, j)
-	j.die()
+	j.kill()
 	j = open(t, dir)
 	defer j.Close()
 	if got := content(t, j); got != want || !strings.Contains(got, "k39=39") || !strings.Contains(got, "k0=0") {
@@ -153,7 +153,7 @@ func TestCompactionSeparatesLines(t *testing.T) {
 	if err := j.compact(); err != nil {
 		t.Fatal(err)
 	}
-	j.die()
+	j.kill()
 	text, err := os.ReadFile(j.path)
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 
 type call struct {
 	account string
-	// instance is matched with fault rules.
+	// instance contains the properties that fault rules are compared with: see fault.Call.
 	instance *simcloud.Instance
-	// effect executes the call. A created instance gets the faults.
+	// effect executes the call. If the call creates an instance, effect adds the faults to the instance.
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 
@@ -148,7 +148,7 @@ func (s *Server) listAddresses(r *http.Request, account string) (call, error) {
 	}
 	if o.Name != "" || len(o.States) > 0 {
 		return call{}, failf(simcloud.CodeInvalidParameter,
-			"name: %q and state: %q are not parameters of a list of addresses", o.Name, o.States)
+			"name: a list of addresses cannot be filtered by name (%q) or state (%q)", o.Name, o.States)
 	}
 	return call{account, &simcloud.Instance{Region: o.Region, Zone: o.Zone, Tags: o.Tags},
 		func([]simcloud.InstanceFault) (any, error) { return s.cloud.Addresses(account, o) }}, nil

@@ -30,7 +30,7 @@ import (
 // maxRequestBytes limits the body of a request. The body may contain user data in base64.
 const maxRequestBytes = 1 << 20
 
-// Options configure a Server. Cloud and Rules are required.
+// Options configure a Server. The fields Cloud and Rules must be set.
 type Options struct {
 	Cloud *cloud.Cloud
 	Rules *fault.Rules
@@ -51,7 +51,7 @@ type Server struct {
 	log        *slog.Logger
 	statistics statistics
 	mux        *http.ServeMux
-	// stopping is closed when the server stops. Then all latencies end immediately.
+	// stopping is closed when the server stops. Calls that wait for the latency of a fault then end immediately.
 	stopping <-chan struct{}
 }
 
@@ -113,7 +113,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes a successful answer after padding bytes of white space.
+// succeed writes a successful answer. Before the answer, it writes as many bytes of white space as padding specifies.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -159,7 +159,7 @@ func (s *Server) write(w http.ResponseWriter, status int, body any, padding int)
 	_, _ = w.Write(append(data, '\n')) // The caller may have closed the connection.
 }
 
-// wait waits even if the caller has given up. It returns false if the server stops.
+// wait returns after the duration d, even if the caller has given up. If the server stops earlier, it returns false.
 func (s *Server) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

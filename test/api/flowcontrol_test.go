@@ -77,8 +77,8 @@ func TestFlowSchemasMatchRequests(t *testing.T) {
 	}
 }
 
-// queue returns the UIDs of the flow schema and the priority level that the API server used for a request. Every
-// response contains them, including errors.
+// queue returns the UIDs of the flow schema and the priority level that the API server used for a request. Error
+// responses contain these UIDs too.
 func queue(t *testing.T, user *rest.Config, request string) [2]string {
 	t.Helper()
 	h, err := rest.HTTPClientFor(user)

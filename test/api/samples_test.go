@@ -51,7 +51,8 @@ func tryCreate(t testing.TB, object *unstructured.Unstructured) error {
 	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strict)
 }
 
-// strict refuses unknown and duplicate fields, as kubectl does by default.
+// strict is the client option that makes the API server refuse unknown and duplicate fields. kubectl sets this option
+// by default.
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
 
 func tryUpdate(t testing.TB, object *unstructured.Unstructured) error {

@@ -93,7 +93,8 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule checks the old step. Otherwise, one request could set the step and use the permission that comes with it.
+// The validation rule reads the step from the old object. Otherwise, one request could set the step and also empty the
+// provider ID.
 func TestOneRequestCannotSetStepAndEmptyProviderID(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,

@@ -128,7 +128,7 @@ func dropKind(content map[string]any) {
 	delete(content, "kind")
 }
 
-// itemKeys maps the name of a list to the fields that identify an item. Lists that are missing here are atomic.
+// itemKeys maps the name of a list to the fields that identify an item. Lists without an entry in this map are atomic.
 var itemKeys = map[string][]string{
 	"conditions":      {"type"},
 	"ownerReferences": {"uid"},

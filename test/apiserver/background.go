@@ -21,8 +21,8 @@ type action int
 
 const (
 	deleteDependent action = iota
-	// deleteInForeground deletes an object in the foreground. Its owner waits for the deletion, and the object has
-	// dependents itself.
+	// deleteInForeground deletes an object in the foreground. The owner waits for the deletion of this object, and this
+	// object has its own dependents.
 	deleteInForeground
 	// dropOwners removes references to owners that do not exist or that wait for their dependents. The object keeps
 	// another owner.

@@ -18,7 +18,7 @@ import (
 	sources "machinist.dev/machinist/test/manifests/sources"
 )
 
-// Custom is a stored object of a kind without a Go type. Clients read and write such an object as unstructured.
+// Custom stores an object whose kind has no Go type. Clients read and write such an object as unstructured.
 type Custom struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -33,7 +33,8 @@ func (c *Custom) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// untyped is the shape of a kind without a Go type. Clients pass only unstructured objects and lists of such a kind.
+// untyped implements shape for kinds without a Go type. Clients pass only unstructured objects and lists of such a
+// kind.
 type untyped struct{}
 
 func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }

@@ -75,8 +75,9 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	return r
 }
 
-// shorten sets or shortens the grace period of an object. graceful means that the object is deleted gracefully. pending
-// means that the graceful deletion began earlier and keeps its grace period.
+// shorten sets or shortens the grace period of an object. The result graceful is true if the object is deleted
+// gracefully. The result pending is true if an earlier request began the graceful deletion, and this request does not
+// shorten the grace period.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
 	if wanted != nil && *wanted < 0 {
 		wanted = ptr.To[int64](1)

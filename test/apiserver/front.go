@@ -22,9 +22,9 @@ import (
 // Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and
 // watches. A Front is safe for concurrent use. Tests of real managers and clients use it.
 //
-// Front has no authentication and authorization. The user of a request is the user that the client impersonates. Front
-// also lacks tables, protobuf responses, and strict field validation. Front runs the definition controller, which is
-// part of kube-apiserver, and no other background controller.
+// A Front does not authenticate or authorize requests. The user of a request is the user that the client impersonates.
+// A Front returns neither tables nor protobuf, and does not support strict field validation. A Front runs the
+// definition controller, which is part of kube-apiserver, and no other background controller.
 type Front struct {
 	mu        sync.Mutex
 	server    *Server
@@ -44,7 +44,7 @@ type remainder struct {
 // Administrator is the actor of a request that impersonates no user.
 const Administrator = "administrator"
 
-// NewFront returns a front of a server. The caller must no longer use the server directly.
+// NewFront makes a server available over HTTP. The caller must no longer use the server directly.
 func NewFront(s *Server) *Front {
 	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision(), pages: map[string]remainder{}}
 }

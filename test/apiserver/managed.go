@@ -13,10 +13,12 @@ import (
 // annotations. managedFields is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
-	// owned contains the labels and annotations that each manager applied. Those without an entry belong to updaters.
-	// Updaters also stay an owner if a manager applied the value that they had set.
+	// owned contains, for each field manager, the labels and annotations that the manager applied. A label or
+	// annotation without an entry belongs to the clients that send ordinary updates. Such clients also remain an owner
+	// if a manager applies the value that they have set.
 	owned map[string]map[mapKey]bool
-	// writer is the manager of the current write. The name is empty if the write is not a server-side apply.
+	// writer is the name of the field manager that sends the current write. The name is empty if the write is not a
+	// server-side apply.
 	writer string
 }
 
@@ -81,7 +83,8 @@ func (m managedFields) removeUnapplied(manager string, content, object map[strin
 	}
 }
 
-// withShared keeps updaters as an owner of each key that a configuration applies without changing its value.
+// withShared finds the labels and annotations whose value an apply request does not change. The clients that set them
+// with an update remain an owner.
 func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {

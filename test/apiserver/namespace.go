@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceStrategy is the strategy of Namespaces. Their finalizer is in the spec. The namespace controller removes it
-// after it has deleted the content.
+// namespaceStrategy handles writes of Namespaces. The finalizer of a Namespace is in its spec. The namespace controller
+// removes this finalizer after it has deleted all objects in the Namespace.
 type namespaceStrategy struct{ statusStrategy }
 
 func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,

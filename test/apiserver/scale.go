@@ -31,8 +31,8 @@ func intAt(in map[string]any, below, name string) int32 {
 	return int32(n)
 }
 
-// rescale sets the replicas of an object and stores the result in scale, and skips writes without a change, although
-// the real server sometimes writes managedFields then.
+// rescale sets the replicas of an object and stores the result in scale. If the replicas do not change, rescale writes
+// nothing. The real server sometimes writes managedFields in this case.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",

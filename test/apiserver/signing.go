@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// signingStrategy is the strategy of CertificateSigningRequests. The real server sets the requester to the identity of
-// the caller. Here, the caller or Front sets it.
+// signingStrategy handles writes of CertificateSigningRequests. The real server sets the requester to the identity of
+// the caller. In this package, the caller or a Front sets the requester.
 type signingStrategy struct{ baseStrategy }
 
 func (signingStrategy) allowsUnconditionalUpdate() bool { return true }

@@ -2,7 +2,7 @@
 // objects in memory, with the semantics of kube-apiserver. The package is single-threaded and cheap to copy, and uses
 // no wall clock, randomness, goroutines or locks.
 //
-// The package implements:
+// The package implements these parts of kube-apiserver:
 //
 //   - resource versions, conflicts, generated names, generations, and writes without a change
 //   - the subresources status, scale, eviction and approval
@@ -13,7 +13,7 @@
 //   - the deletion of namespaces with their content
 //   - the errors of the real server in each of these cases
 //
-// The package differs from the real server:
+// The package differs from kube-apiserver in these points:
 //
 //   - Namespaces need not exist. A namespace that is being deleted refuses new objects.
 //   - Responses do not contain managedFields. Server-side apply tracks only the owners of single labels and
@@ -77,7 +77,7 @@ type Change struct {
 	Verb string
 }
 
-// record is one stored state of an object. Clones of the server share it, so it is immutable.
+// record is one stored state of an object. A record is immutable, because clones of the server share it.
 type record struct {
 	key client.ObjectKey
 	// The apiVersion and kind of object are set.
@@ -86,8 +86,8 @@ type record struct {
 	body    map[string]any
 	managed managedFields
 	// defaultStatus is true if no client has written a status, so that the status consists of schema defaults. The real
-	// server adds such defaults to each response without storing them. So the next write stores the status, and changes
-	// the object even if the write contains no changes.
+	// server adds such defaults to each response without storing them. So the next write stores these defaults. Such a
+	// write changes the object even if the client sends the object unchanged.
 	defaultStatus bool
 }
 

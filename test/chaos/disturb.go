@@ -15,7 +15,8 @@ const maxConcurrent = 4
 // cloud has faults.
 const phaseLength = 25 * time.Second
 
-// undoTimeout limits how long undoing a disturbance may take. Another disturbance may block it for a while.
+// undoTimeout limits how long undoing a disturbance may take. While another disturbance is in effect, the undo may have
+// to wait.
 const undoTimeout = 2 * time.Minute
 
 type disturbance struct {

@@ -121,7 +121,8 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 
 func (w *world) breachTexts() (texts []string) {
 	w.watcher.withJudge(func(j *judge.Judge) {
-		// On a busy computer, a process may lose its Lease and end. The planted breaches may then count as excused.
+		// On a busy computer, a process may lose its Lease and end. The judge may then excuse the breaches that the
+		// test has caused.
 		breaches, excused := j.Breaches()
 		for _, b := range append(breaches, excused...) {
 			texts = append(texts, b.Text)

@@ -28,8 +28,8 @@ type users struct {
 	created int
 }
 
-// pools returns the permanent deployments. No user scales "calm" or changes its bounds, because the judge excuses some
-// breaches while a deployment changes.
+// pools returns the permanent deployments. The simulated users neither scale the deployment "calm" nor change its
+// bounds, because the judge is less strict while a deployment changes.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{
@@ -86,7 +86,7 @@ func (w *world) createFleet(ctx context.Context) error {
 		}
 	}
 	if problems := w.await(ctx, w.fleetProblems); len(problems) > 0 {
-		return fmt.Errorf("without disturbances, the fleet does not become as requested: %s", problems)
+		return fmt.Errorf("the fleet does not reach the requested state without disturbances: %s", problems)
 	}
 	w.logf("the fleet runs")
 	return nil

@@ -116,7 +116,7 @@ func (o *watcher) fail(err error) {
 	}
 }
 
-// change passes a change of a cluster to the judge, after all earlier changes of the cloud.
+// change first passes all earlier changes of the cloud to the judge, and then this change of a cluster.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,7 +160,7 @@ func (o *watcher) change(cluster string, c history.Change) {
 }
 
 func (o *watcher) printBreaches() {
-	found := o.judge.Certain()
+	found := o.judge.CertainBreaches()
 	for _, b := range found[o.printed:] {
 		o.world.logf("BREACH %s", b)
 	}

@@ -1,11 +1,12 @@
 // Package controllermanager implements the parts of kube-controller-manager and kube-scheduler that the deterministic
-// simulation needs: the controllers of Nodes, pods, volumes and certificates. They work on the store of test/apiserver.
-// The store itself implements the garbage collector and the controllers of namespaces and disruption budgets.
+// simulation needs: the controllers of Nodes, pods, volumes and certificates. The controllers work on the store of
+// test/apiserver. The store itself implements the garbage collector and the controllers of namespaces and disruption
+// budgets.
 //
 // The package runs no loops. The package returns the writes that the controllers may send next, and the simulation
-// chooses one. So the simulation can try every order of the controllers' actions. The controllers ignore the periods of
-// the real loops. They wait only for times that are visible to users, such as tolerationSeconds and the expiration of a
-// token.
+// chooses one. So the simulation can try every order of the controllers' actions. The real controllers repeat some work
+// periodically, but the controllers of this package have no such periods. The controllers wait only for times that are
+// visible to users, such as tolerationSeconds and the expiration of a token.
 package controllermanager
 
 import (

@@ -30,8 +30,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. Without tolerationSeconds, ends is
-// false: the pod stays forever or is evicted immediately.
+// toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. The result ends is false if no
+// toleration has tolerationSeconds. Such a pod stays forever or is evicted immediately.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {

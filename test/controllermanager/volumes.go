@@ -25,8 +25,8 @@ var attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 
 // Volumes contains the state of the attach-detach controller.
 type Volumes struct {
-	// Of returns the names of the PersistentVolumes that a pod uses.
-	Of       func(*corev1.Pod) []string
+	// NamesOf returns the names of the PersistentVolumes that a pod uses.
+	NamesOf  func(*corev1.Pod) []string
 	attached map[string]attachedVolume
 }
 
@@ -37,9 +37,9 @@ type attachedVolume struct {
 	inUse bool
 }
 
-// Clone returns an independent copy that uses another function Of.
+// Clone returns an independent copy. The copy finds the volumes of a pod with the given function.
 func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
-	c := &Volumes{Of: of, attached: map[string]attachedVolume{}}
+	c := &Volumes{NamesOf: of, attached: map[string]attachedVolume{}}
 	for name, a := range v.attached {
 		c.attached[name] = a
 	}
@@ -95,7 +95,7 @@ func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 		if p.Spec.NodeName == "" || terminated(p) {
 			continue
 		}
-		for _, volume := range m.Volumes.Of(p) {
+		for _, volume := range m.Volumes.NamesOf(p) {
 			wanted[attachmentName(volume, p.Spec.NodeName)] = true
 			if !hasAttachment[volume] && node != nil && node.Annotations[AnnotationManaged] == "true" {
 				out = append(out, m.attach(volume, p.Spec.NodeName))
@@ -149,9 +149,9 @@ func (m Manager) reportAttached(node *corev1.Node, format, volume string, all []
 	return newChoice(func() error { return m.patchStatus(AttachDetach, node, changed) }, format, node.Name, volume)
 }
 
-// detachable reports whether the controller may detach a volume now. No pod may need it, and the kubelet must have
-// released it. The second condition does not apply if the Node is out of service or has not been ready for
-// forceDetachTimeout.
+// detachable reports whether the controller may detach a volume now. No pod may need the volume, and the kubelet must
+// have released the volume. The controller does not wait for the kubelet if the Node is out of service or has not been
+// ready for forceDetachTimeout.
 func (m Manager) detachable(va *storagev1.VolumeAttachment, node *corev1.Node) bool {
 	state := m.Volumes.attached[va.Name]
 	switch {

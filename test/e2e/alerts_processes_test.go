@@ -113,7 +113,8 @@ func (m *machinist) requestClasses() (stop func()) {
 	return end
 }
 
-// stealLease writes another holder into the manager's Lease. This holder keeps it for an hour and does nothing.
+// stealLease writes another holder into the manager's Lease. The new holder keeps the Lease for an hour and does
+// nothing.
 func (m *machinist) stealLease() {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}

@@ -36,11 +36,13 @@ const (
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"
-	// nearValue is the value of a Secret in the namespace of the old objects. Their author may not read it either.
+	// nearValue is the value of a Secret in the namespace of the old objects. The author of the old objects may not
+	// read this Secret either.
 	nearValue = "near-swordfish-4712"
 )
 
-// thief is a set of the old system without machines and only tries to make the migrator publish values of Secrets.
+// thief is the manifest of an old MachineSet without machines. Its only purpose is to make the migrator publish values
+// of Secrets.
 const thief = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet
@@ -173,7 +175,7 @@ func (m *migration) wantUnpublished(values ...string) {
 		}
 		published = append(published, log...)
 	}
-	// The command fails while a loss is not accepted.
+	// The error is ignored, because `migrate plan` fails until the user has accepted all losses.
 	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml")
 	for _, value := range values {
 		if i := strings.Index(string(published)+manifests, value); i >= 0 {
@@ -434,7 +436,8 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		return &v1beta1.Machine{ObjectMeta: meta, Spec: machine.Spec}
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrator + "-old"}}
-	// A migrator needs these requests. If they were refused too, the refusals below would prove nothing.
+	// A migrator needs these requests. If the API server refused these requests too, the rejections that the test
+	// checks below would prove nothing.
 	for name, request := range map[string]func() error{
 		"a plan":                          create(&corev1.ConfigMap{ObjectMeta: in(namespace, "machinist-migration-over-0")}),
 		"the record of a fence":           create(&corev1.ConfigMap{ObjectMeta: in(stack.SystemNamespace, recordOfFence)}),

@@ -107,7 +107,7 @@ func TestAttackStolenOperatorIdentity(t *testing.T) {
 	} {
 		m.wantDeniedBy("operator", name, err)
 	}
-	// Two policies refuse this request. The API server names one of them.
+	// Two policies refuse this request. The error of the API server names only one of the two policies.
 	if err := thief.Create(ctx, token); !deniedBy("processes-secrets", err) && !deniedBy("operator", err) {
 		t.Errorf("create a bootstrap token: got error %v, want a rejection by a policy", err)
 	}

@@ -96,7 +96,8 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 			t.Errorf("%s: got error %v, want a rejection", name, err)
 		}
 	}
-	// A provider needs these requests. If they were refused too, the refusals above would prove nothing.
+	// A provider needs these requests. If the API server refused these requests too, the rejections that the test
+	// checks above would prove nothing.
 	mine := token("system:bootstrappers:machinist", ours)
 	if err := thief.Create(ctx, mine); err != nil {
 		t.Errorf("create a bootstrap token as the provider does: %v", err)
@@ -115,7 +116,8 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 }
 
 // asServiceAccount returns a client of the target cluster with the ServiceAccount to which the charts bind a process.
-// The processes of this stack use other users. So the stack does not attribute refused requests of this client to them.
+// The processes of this stack use other users. So the stack does not count refused requests of this client as requests
+// of the processes.
 func (m *machinist) asServiceAccount(process string) client.Client {
 	m.t.Helper()
 	group := "system:serviceaccounts:" + stack.SystemNamespace

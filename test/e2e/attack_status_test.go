@@ -93,9 +93,9 @@ func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func(
 	}
 }
 
-// An attacker may write the status of Machines in one namespace. Into this status, the attacker writes the names,
-// provider IDs and UIDs of Nodes that belong to machines in another namespace. The machines of the other namespace must
-// keep their certificates and must be able to join.
+// An attacker may write the status of Machines in one namespace. The attacker writes the names, provider IDs and UIDs
+// of Nodes into this status, although the Nodes belong to machines in another namespace. The machines of the other
+// namespace must keep their certificates and must be able to join.
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {

@@ -216,7 +216,8 @@ func TestAttackWebhookWithoutClientCertificate(t *testing.T) {
 		}
 	}
 	flags := []string{"--webhook-client-ca-file=" + path("ca.crt")}
-	// The stack starts only after both webhooks have refused an invalid object. So they serve the API server.
+	// The stack starts only after both webhooks have refused an invalid object. So the API server can reach both
+	// webhooks.
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: flags, ProviderArgs: slices.Clone(flags),
 		ExtraAPIServerArgs: []string{"--admission-control-config-file=" + path("admission.yaml")}})
 	for _, program := range []string{stack.Manager, stack.Provider} {

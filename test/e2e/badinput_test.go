@@ -30,9 +30,9 @@ const badNamespace = "bad"
 const strictValidation = client.FieldValidation(metav1.FieldValidationStrict)
 
 // Admission refuses every bad object with a message that names the field. Then the test removes webhooks and policies,
-// and creates every bad object that the schema admits next to a healthy fleet. The fleet must keep working, and no
-// process may end, grow or write without limit. The bad objects' conditions report the mistakes, and all of the objects
-// can be deleted.
+// and creates every bad object that the schema admits next to a healthy fleet. The fleet must keep working. The
+// processes must not exit, use more and more memory, or send more and more writes. The bad objects' conditions report
+// the mistakes, and all of the objects can be deleted.
 //
 // Rule: bad-input-names-field.
 func TestBadInputIsRefusedOrHarmless(t *testing.T) {
@@ -118,7 +118,8 @@ func (b *badInput) prepare() {
 	}
 }
 
-// write creates or updates an object with one mistake of the table. The name is unique unless it is the mistake.
+// write creates or updates an object with one mistake of the table. The name of the object is unique, unless the
+// mistake is the name itself.
 func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -154,7 +155,7 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 }
 
-// complete adds everything that the machines need to join and to be deleted, so that only the mistake matters.
+// complete prepares an object so that its machines can join and be deleted. So only the mistake can cause a problem.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
@@ -312,8 +313,9 @@ func hasEffect(bad manifests.Bad) bool {
 	return true
 }
 
-// conditionText converts a part of a rejection message to the text of a condition. A machine's condition does not
-// mention the template, for example.
+// conditionText converts a part of a rejection message to the text of a condition. For example, a message about a
+// template contains the path spec.template.spec.providerSpec, but the condition of a machine contains only
+// providerSpec.
 func conditionText(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]

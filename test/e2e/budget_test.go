@@ -111,8 +111,8 @@ func summaryCall(resource string) auditlog.Call {
 }
 
 // summaryLimit returns the maximum number of status writes for two sets and a deployment in the given time. If only
-// numbers change, a set writes its status at most every two seconds, and a deployment every second. Condition changes
-// need a few more.
+// numbers change, a set writes its status at most every two seconds, and a deployment every second. Changes of
+// conditions need a few additional writes.
 func summaryLimit(took time.Duration) int {
 	return 2*int(took.Seconds()) + 12
 }

@@ -80,8 +80,8 @@ func (m *machinist) slowCloud() {
 	}
 }
 
-// crashUntil kills the process at random moments, until done returns true or n kills. crashUntil returns the number of
-// kills.
+// crashUntil kills the process at random moments. crashUntil stops when done returns true or after n kills, and returns
+// the number of kills.
 func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n int, done func() bool) int {
 	s.m.t.Helper()
 	for kill := range n {

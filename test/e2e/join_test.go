@@ -76,7 +76,7 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 	return false
 }
 
-// Kubelets do not set provider IDs. Without a cloud controller, Machinist sets them.
+// Kubelets do not set provider IDs. Without a cloud controller manager, Machinist sets the provider ID of each Node.
 //
 // Rule: node-paired-by-token.
 func TestNodesWithoutProviderIDJoin(t *testing.T) {

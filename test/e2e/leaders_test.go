@@ -24,8 +24,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// workers is the number of machines that a provider process handles concurrently. So at most this many calls have
-// passed the check of the fence and still run.
+// workers is the number of machines that a provider process handles concurrently. So when a provider loses its Lease,
+// at most this number of cloud calls can still be in progress.
 const workers = 4
 
 // changeRecorder is a proxy between a provider process and the cloud. changeRecorder records when the provider changes

@@ -19,11 +19,11 @@ import (
 // reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
-// full reports whether the slow tests run, and whether the other tests use more machines.
+// full returns true if FULL=1 is set. The slow tests then run, and the other tests use more machines.
 func full() bool { return os.Getenv("FULL") == "1" }
 
-// onlyInFull skips a slow test unless FULL=1. The parameter similar names tests that always run and check almost the
-// same.
+// onlyInFull skips a slow test unless FULL=1. The argument similar contains the names of tests that check almost the
+// same and run even without FULL=1.
 func onlyInFull(t *testing.T, similar string) {
 	t.Helper()
 	if !full() {

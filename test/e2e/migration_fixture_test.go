@@ -272,8 +272,8 @@ func (f *oldFleet) changes() []string {
 	})
 }
 
-// awaitSettled waits until the controller leads and has nothing left to do for its n machines. A repeated call waits
-// for the next time.
+// awaitSettled waits until the controller leads and has nothing left to do for its n machines. Each further call waits
+// until the controller has settled once more.
 func (f *oldFleet) awaitSettled(n int) {
 	f.t.Helper()
 	f.awaitLog(fmt.Sprintf("msg=settled machines=%d\n", n))

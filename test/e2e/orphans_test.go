@@ -214,7 +214,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 		a.createOrphan(b.clusterID(), namespace+"/ghost")}
 	a.awaitTerminated(ghosts...)
 
-	// The provider of installation b is stopped, and a checks for orphans several times. The orphan of b must remain.
+	// Stop the provider of installation b. Then the provider of installation a checks for orphans several times. The
+	// orphan with the tags of installation b must remain.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +292,7 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 			m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost"))
 
 		// The second provider is stopped, and the first one checks for orphans several times. The orphan of the second
-		// must remain.
+		// provider must remain.
 		stop[1]()
 		theirs := m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost")
 		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"))

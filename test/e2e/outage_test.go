@@ -29,7 +29,8 @@ var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-time
 
 // The target cluster is unreachable for longer than every timeout. Meanwhile, no machine is created or replaced.
 // Afterwards, creations and deletions continue, and the timeouts of machines start again. The process must also notice
-// a machine that joins immediately after the outage. This needs new watches, because the old ones retry too late.
+// a machine that joins immediately after the outage. For that, the process must start new watches, because the backoff
+// of the old watches is too long by then.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
@@ -37,7 +38,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Parallel()
 	const (
 		health = 15 * time.Second
-		// creation is shorter than client-go's retry interval after such an outage.
+		// This creation timeout is shorter than client-go's retry interval after such an outage.
 		creation = 30 * time.Second
 		outage   = 65 * time.Second
 	)
@@ -144,8 +145,8 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is how long the drain respects the budget. The grace period of the pod is longer than the rest of the
-		// drain timeout.
+		// hold is the time during which the drain respects the PodDisruptionBudget. The grace period of the pod is
+		// longer than the rest of the drain timeout.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)

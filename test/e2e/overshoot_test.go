@@ -152,8 +152,8 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 	return set
 }
 
-// awaitOvershoot waits until the label and the condition of an owner report a freeze because of an overshoot, or its
-// end.
+// awaitOvershoot waits until the label and the condition of an owner report that the owner is frozen because of an
+// overshoot. If frozen is false, awaitOvershoot waits until they report the end of the freeze.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {

@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/internal/install/monitoring"
 )
 
-// shortened contains shorter durations for the alert rules. The range must include several scrapes, and the threshold
-// must exceed the time of a healthy creation.
+// shortened replaces the long durations in the alert rules, so that a test does not wait for minutes. The range must
+// include several scrapes, and the threshold must exceed the time of a healthy creation.
 var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, Threshold: 15 * time.Second}
 
 // prometheus is a real Prometheus that scrapes the processes every second as the chart's ServiceMonitor does: with

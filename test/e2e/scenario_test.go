@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/demo"
 )
 
-// Each scenario checks its own description. Only the scenario drain also runs with a separate target cluster, because
-// it makes no difference for the others.
+// Each demo scenario itself checks that the cluster behaves as the scenario describes. Only the scenario drain also
+// runs with a separate target cluster, because such a cluster makes no difference for the other scenarios.
 //
 // Rules: failing-revision-stops, outage-stops-owners, freeze-is-reported, clocks-restart-after-outage,
 // health-clock-starts-late, meltdown-stops-remediation.

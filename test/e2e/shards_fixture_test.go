@@ -30,8 +30,8 @@ var programs = []string{stack.Manager, stack.Provider}
 
 const namespacesPerShard = 4
 
-// sharded is a Machinist with fleets in several namespaces. The test starts several processes of each program. Each
-// process has its own user group, so the API server's audit log shows who sent a write.
+// sharded contains a Machinist installation with fleets in several namespaces. The test starts several processes of
+// each program. Each process has its own user group, so the API server's audit log shows who sent a write.
 type sharded struct {
 	*machinist
 	namespaces []string

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A leaseLink is a proxy between a process and the API server. When it is cut, it no longer answers requests about
-// Leases. The process can then detect the expiration of its Lease only with its own clock.
+// A leaseLink is a proxy between a process and the API server. When the proxy is cut, requests about Leases get no
+// response. The process can then detect the expiration of its Lease only with its own clock.
 type leaseLink struct{ cut chan struct{} }
 
 func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {

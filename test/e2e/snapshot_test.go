@@ -31,7 +31,8 @@ import (
 func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// The manager's Lease outlasts the outage of the API server. So only the older data can end the manager.
+	// The manager's Lease outlasts the outage of the API server. So if the manager ends, the older data in the restored
+	// API server is the reason.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},

@@ -28,7 +28,8 @@ var (
 // crashPatience limits the time until a successor leads. On a busy computer, this may take more than a minute.
 const crashPatience = 3 * time.Minute
 
-// supervised restarts processes that end, as a Deployment would. A process ends if it cannot renew its Lease.
+// supervised is a supervisor of processes. The supervisor restarts each process that ends, as a Deployment would. A
+// process ends if it cannot renew its Lease.
 type supervised struct {
 	m    *machinist
 	mu   sync.Mutex

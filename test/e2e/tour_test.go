@@ -31,8 +31,8 @@ func TestDemoTourSucceeds(t *testing.T) {
 			if err != nil {
 				t.Errorf("machinist-demo %s: %v", strings.Join(args, " "), err)
 			}
-			// The garbage collector discovers new kinds every 30 seconds. Here it knows the kinds of Machinist from the
-			// start, so the deletion takes about a second.
+			// The garbage collector discovers new kinds every 30 seconds. In the demo, the garbage collector knows the
+			// kinds of Machinist from the start, so the deletion takes about a second.
 			_, last, _ := strings.Cut(out.String(), "Delete the deployment.")
 			took := regexp.MustCompile(`done after (\S+)\.\n`).FindStringSubmatch(last)
 			if took == nil {

@@ -119,7 +119,8 @@ type webhook struct {
 	replicas []string
 }
 
-// trySend sends a valid Machine, or an invalid one that only the webhook refuses. The wrong answer is an error.
+// trySend sends a valid Machine, or an invalid one that only the webhook refuses. trySend returns an error if the valid
+// Machine is refused or the invalid Machine is admitted.
 func (w *webhook) trySend(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
@@ -178,7 +179,7 @@ func (w *webhook) stream(goroutines int) *stream {
 }
 
 // connectRepeatedly connects to the replicas all the time, like an API server that opens a connection for each request.
-// Its CA bundle may be outdated by one request.
+// A connection may use the CA bundle that was valid at the previous request.
 func (w *webhook) connectRepeatedly(s *stream) {
 	s.tasks.Go(func() {
 		for {

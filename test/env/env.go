@@ -42,7 +42,7 @@ import (
 // state is reached.
 const Patience = 2 * time.Minute
 
-// running is the control plane that Main or Start started. After Use, running is nil.
+// running is the control plane that Main or Start started. running is nil if the tests use another cluster (see Use).
 var running *controlplane.ControlPlane
 
 // administrator is the client configuration of an administrator. kubeconfig is the path of the same configuration.
@@ -109,7 +109,7 @@ func Config() *rest.Config { return rest.CopyConfig(administrator) }
 // Kubeconfig returns the path of an administrator's kubeconfig file.
 func Kubeconfig() string { return kubeconfig }
 
-// As returns the client configuration of a user with all permissions.
+// As impersonates a user who has all permissions, and returns the client configuration for this user.
 func As(user string) *rest.Config {
 	config := Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
@@ -196,7 +196,7 @@ func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c clien
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var state string
-	// Decode each response into an empty list, because old fields could remain in another one.
+	// Decode each response into a new, empty list. A reused list could keep fields of the previous response.
 	empty := list.DeepCopyObject()
 	for {
 		list := empty.DeepCopyObject().(L)

@@ -20,28 +20,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cloud is a cloud and its driver. Set the exported fields before the calls that they affect.
+// Cloud is a simulated cloud that implements provider.Driver. Set the exported fields before the calls that they
+// affect.
 type Cloud struct {
 	provider.Driver // Methods that Cloud does not implement panic.
 
 	// ProviderName is the name of the driver.
 	ProviderName string
 	Clock        clock.PassiveClock
-	// Settle is the result of CreateSettle. The default is a minute.
+	// Settle is the settle time that the method CreateSettle returns. The default is a minute.
 	Settle time.Duration
 	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
-	// default, both happen during the call.
+	// default, instances start and disappear during the call.
 	Boot, Shutdown time.Duration
-	// Left is the DeleteResult.Left that Delete returns until the instance has disappeared.
+	// Left describes the parts that a deletion has left so far. Delete returns this text in DeleteResult.Left until the
+	// instance has disappeared.
 	Left string
-	// Blind is how long lookups by tags do not find a new instance.
+	// Blind is the time after a creation in which lookups by tags do not find the new instance.
 	Blind time.Duration
 	// Lag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
 	// A read may miss a new instance, return a deleted one, or return old tags.
 	Lag time.Duration
-	// Evasive makes Delete not report whether it found the instance.
+	// If Evasive is set, Delete does not report whether it found the instance.
 	Evasive bool
-	// PageSize is the number of instances in a page of List, by default 100. With 0, a list never ends.
+	// PageSize is the number of instances in a page of List, by default 100. If PageSize is 0, List returns empty pages
+	// without end.
 	PageSize int
 	// NodeName returns the node name of a machine's instance, or "" if it is unknown. The default is the name of the
 	// machine.
@@ -53,11 +56,11 @@ type Cloud struct {
 
 	// Around wraps each call of the driver and must call f. call is a name such as "cloud create".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete run at the beginning of a call, while the cloud is unlocked. The call returns their
-	// error.
+	// OnList, OnGet and OnDelete run at the beginning of a call, while the cloud is unlocked. If such a function
+	// returns an error, the call returns the same error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
-	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
+	// OnUpdate returns the result of Update. If OnUpdate is nil, Update returns UpdateDone.
 	OnUpdate func(provider.UpdateRequest) (provider.UpdateResult, error)
 
 	mu        sync.Mutex
@@ -74,7 +77,7 @@ type Cloud struct {
 	lists     int
 }
 
-// Instance is an instance that exists in the cloud.
+// Instance is the cloud's record of an existing instance.
 type Instance struct {
 	provider.Instance
 	Token    string

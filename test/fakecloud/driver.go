@@ -252,8 +252,8 @@ func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provi
 	return out, err
 }
 
-// List implements provider.Driver. Against the contract, it also returns the instances of other clusters in the
-// account.
+// List implements provider.Driver. List also returns the instances of other clusters in the account, although the
+// driver contract forbids this.
 func (c *Cloud) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	page, account := 0, accountOf(req.Class)
 	if req.Continue != "" {

@@ -14,7 +14,8 @@ type history struct {
 	versions            []version
 }
 
-// version is a state of an instance that began at since. If the instance was removed, instance is nil.
+// version is one state of an instance. The field since is the time when this state began. If the instance was removed,
+// instance is nil.
 type version struct {
 	since    time.Time
 	instance *provider.Instance
@@ -40,7 +41,8 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns the state of an instance as of Lag ago, or nil if the instance did not exist then.
+// read returns the state that an instance had at an earlier time: Lag before the current time. If the instance did not
+// exist then, read returns nil.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {

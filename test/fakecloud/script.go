@@ -10,19 +10,21 @@ import (
 type Step struct {
 	// Err is the error that the call returns.
 	Err error
-	// Late delays the effect of a Create or Adopt, but not its result.
+	// Late is the delay until a Create or Adopt takes effect. The call returns its result without this delay.
 	Late time.Duration
-	// During runs during the call.
+	// During, if set, is called while the call is in progress.
 	During func()
-	// Spent makes the cloud treat the token of a Create as used, as if its instance had been created and removed.
+	// If Spent is set, the cloud treats the token of a Create as used, as if an instance with this token had been
+	// created and removed.
 	Spent bool
-	// Unseen makes Delete report Gone and delete nothing, as after a stale read.
+	// If Unseen is set, Delete reports Gone and deletes nothing, as after a stale read.
 	Unseen bool
-	// Answer changes the instance that Get returns.
+	// Answer, if set, may change the instance that Get returns.
 	Answer func(*provider.Instance)
 }
 
-// Will adds steps for the next calls of an operation: Create, Get, Delete or Adopt. Calls after the last step succeed.
+// Will defines how the next calls of an operation behave, with one step for each call. The operation is Create, Get,
+// Delete or Adopt. Calls after the last step succeed.
 func (c *Cloud) Will(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,12 +41,12 @@ func nodes() []Behaviour {
 			Doubles: []string{world + "pods.go:nextPodStep", hosts + "pods.go:simulatePods", hosts + "podstatus.go:status"},
 			Tests: []string{kubelets + "TestPodRunsAndIsDeleted", kubelets + "TestPodIsKilledAfterGracePeriod",
 				kubelets + "TestPodWithFinalizer", kubelets + "TestPodsEnd"}, Why: worldKubelet},
-		{Name: "A kubelet restarts containers, at first at once and later with backoff",
+		{Name: "A kubelet restarts containers, first immediately and later with backoff",
 			Doubles: []string{hosts + "pod.go:next"},
 			Tests:   []string{kubelets + "TestPodsRestart", kubelets + "TestPodsAreDeletedBeforeRestart"}},
 		{Name: "Backoff of registration, and events of pods",
 			Doubles: []string{hosts + "machine.go:registrationBackoff", hosts + "events.go:recordPodEvents"},
-			Why: "Both follow the source of the kubelet. A test would take minutes. " +
+			Why: "The double follows the source of the kubelet. A test would take minutes. " +
 				"https://github.com/kubernetes/kubernetes/tree/v1.36.3/pkg/kubelet"},
 		{Name: "Files that cloud-init writes on a machine",
 			Doubles: []string{hosts + "userdata.go:parseUserData"},
@@ -78,12 +78,13 @@ func outside() []Behaviour {
 		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",
 			Doubles: []string{world + "autoscaler.go:act", world + "autoscaler_calls.go:decide"},
 			Tests:   []string{"test/e2e:TestAutoscalerScalesFromZeroAndBack"},
-			Why:     "The order of its requests follows its source, https://github.com/kubernetes/autoscaler."},
+			Why: "The double sends its requests in the order of the autoscaler's source, " +
+				"https://github.com/kubernetes/autoscaler."},
 		{Name: "The old system of a migrated fleet stops with its workload or its Lease, and deletes its own instances",
 			Doubles: []string{world + "legacy.go:mayAct", world + "legacy_cloud.go:Locate"},
-			Why: "None of these systems is available, only their definitions, in test/manifests/sources. Their source is " +
-				"public, for example https://github.com/gardener/machine-controller-manager. The stand-in of the end-to-end " +
-				"tests is an independent double."},
+			Why: "None of these systems is available, only their definitions, in test/manifests/sources. Their " +
+				"source is public, for example https://github.com/gardener/machine-controller-manager. The " +
+				"end-to-end tests use a second, independent double of an old system."},
 	}
 }
 
@@ -148,14 +149,15 @@ func Gaps() []Gap {
 	return []Gap{
 		{"Paged lists, and expired continue tokens", "The store returns lists in one page."},
 		{"Refusal of old resource versions after compaction", "The store keeps all versions. For a client, a lost watch has the same effect."},
-		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and with any delay. " +
+		{"Periods and rates of kube-controller-manager", "The double may act in any order and after any delay. " +
 			"So the simulation also covers the order and the rates of the real program."},
-		{"No eviction of pods while a whole zone is silent", "The double evicts these pods, which is harder for Machinist."},
+		{"No eviction of pods while a whole zone is silent", "The double also evicts the pods of a silent zone."},
 		{"Deletion of certificate requests an hour after their decision", "No run takes so long."},
 		{"Timeout after two minutes for volumes that are not attached", "The driver of the simulation attaches all volumes."},
 		{"Lost state of the attach-detach controller after a restart", "The simulation does not restart its controllers."},
 		{"Finalizers of the pods of a Job, and finished Jobs", "A drain does not wait for finished pods."},
 		{"Pending pods without a suitable node", "The double creates a pod only when there is a node for it."},
-		{"Periodic node status and Leases", "The simulation knows which kubelets are silent. Heartbeats would only cost steps."},
+		{"Periodic node status and Leases", "The simulation knows which kubelets are silent. " +
+			"Simulated heartbeats would only make runs longer."},
 	}
 }

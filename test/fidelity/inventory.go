@@ -7,16 +7,17 @@ package fidelity
 
 import "slices"
 
-// Behaviour is a behavior of an API server, a controller, a kubelet or a cloud that a double implements.
+// Behaviour describes one behavior of a real API server, controller, kubelet or cloud. A test double imitates this
+// behavior.
 type Behaviour struct {
 	// Name describes the behavior.
 	Name string
-	// Doubles contains the declarations that implement the behavior, as file and name: "test/x/y.go:find".
+	// Doubles lists the declarations of the double that implement the behavior, as file and name: "test/x/y.go:find".
 	Doubles []string
 	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Why states why there is no test: which real program is not available, and where its behavior is documented. If
-	// Tests is not empty, Why may describe what these tests do not cover.
+	// Why explains the lack of a test. The text names the real program that is not available, and the documentation of
+	// its behavior. If Tests is not empty, Why may describe what these tests do not cover.
 	Why string
 }
 

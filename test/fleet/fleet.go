@@ -187,13 +187,14 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until the fleet has exactly the requested machines, all Running and of the class.
+// Running waits until the fleet has the requested number of machines. All of them must be in the phase Running and have
+// the given class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
 }
 
-// RunningAre is Running with another number of machines.
+// RunningAre waits until the fleet has n machines. All of them must be in the phase Running and have the given class.
 func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	f.Helper()
 	return f.Await(fmt.Sprintf("%d running machines of class %s", n, class), func(all []v1beta1.Machine) bool {

@@ -48,7 +48,7 @@ func Start(t *testing.T, folder, command string, environment ...string) *Program
 	return p
 }
 
-// Until reads the output of the command up to a line with the text, and returns what it has read.
+// Until waits for a line with the given text in the output of the command, and returns the output up to this line.
 func (p *Program) Until(text string, patience time.Duration) string {
 	p.t.Helper()
 	deadline := time.After(patience)

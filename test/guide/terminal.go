@@ -17,7 +17,7 @@ import (
 
 // Terminal is a bash process that runs the shell blocks of a guide in order.
 type Terminal struct {
-	// Patience limits the time of a block.
+	// Patience is the time limit for each block.
 	Patience time.Duration
 
 	t      *testing.T

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Trial is a guide that starts a demo without a fleet in its first shell block, in the folder trialFolder. The other
-// blocks create a fleet. One block installs Machinist in the reader's cluster. Some blocks may download files from the
-// internet.
+// Trial is a guide whose first shell block starts an empty demo in the folder trialFolder. The other blocks create a
+// fleet. One block installs Machinist in the reader's cluster. Some blocks may download files from the internet.
 type Trial struct {
 	// Root is the path of the repository. Page is the path of the guide, relative to Root.
 	Root, Page string
-	// Patience limits the start of the demo, and each block.
+	// Patience is the time limit for the start of the demo, and for each block.
 	Patience time.Duration
 }
 

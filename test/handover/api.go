@@ -19,7 +19,7 @@ type api struct {
 	leases   map[string]*coordinationv1.Lease
 	everHeld map[string]bool
 	revision int
-	// late contains writes that the API server executes after their sender has timed out.
+	// late is the list of writes that the API server executes only after their sender has timed out.
 	late []lateWrite
 }
 

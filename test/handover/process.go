@@ -31,8 +31,8 @@ type process struct {
 	fence *fence.Fence
 	lock  *fence.Lock
 	dead  bool
-	// next is when the process acts again. frozenUntil ends its freeze, and cutUntil its network failure. inRequest is
-	// true while it waits for a response.
+	// next is the time of the process's next action. frozenUntil is the end of its freeze, and cutUntil is the end of
+	// its network failure. inRequest is true while the process waits for a response.
 	next, frozenUntil, cutUntil time.Time
 	inRequest                   bool
 
@@ -149,7 +149,8 @@ func (p *process) release() {
 	p.inRequest = false
 }
 
-// worldClock is the clock of a host. Its timers never fire, because a fence compares the times in Check.
+// worldClock is the clock of a host. Timers of this clock never fire. A fence does not need timers, because Check
+// compares times.
 type worldClock struct {
 	clock.WithTickerAndDelayedExecution
 	world *World

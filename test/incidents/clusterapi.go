@@ -37,16 +37,18 @@ func clusterAPICore() []Incident {
 				"selector of the set. The set counted only matching machines, found too few at each reconcile, and " +
 				"continued to create more. Nothing limited the total.",
 			Here: "A MachineSet releases a machine that no longer matches, and marks it with an annotation. Until " +
-				"its deletion, the machine counts towards the ceiling of the MachineSet. In an earlier version, the " +
-				"machine did not count: a policy that rewrote labels made a set of 4 create machines without end.",
+				"its deletion, the machine counts towards the ceiling of the MachineSet. In an earlier version, " +
+				"released machines did not count. A policy that rewrote labels then made a set with 4 replicas " +
+				"create machines without end.",
 			Proofs: scenarios("incident-policy-relabels"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#12156", Theme: Stampedes,
 			Title: "A selector that never matches created machines without end",
 			Happened: "A machine set selected machines by a label for its own name, but with a value that was not " +
-				"its name. The controller wrote the right name into each machine, so no machine matched. The " +
-				"controller did not find its children, and created another machine in each pass, without end.",
+				"its name. The controller labelled each machine with the real name of the set, so no machine matched " +
+				"the selector. The controller did not find its children, and created another machine in each pass, " +
+				"without end.",
 			Here: "A MachineSet whose template does not match its own selector creates nothing and reports " +
 				"InvalidSelector. Machines whose labels are overwritten after their creation count towards the " +
 				"ceiling of their MachineSet.",
@@ -57,21 +59,22 @@ func clusterAPICore() []Incident {
 			Title: "A stale cache gave one deployment three machine sets",
 			Happened: "A controller waited until its cache showed the machine set that it had just created. When " +
 				"that wait timed out, the next pass did not find the set and created another one. A deployment with " +
-				"two replicas got three sets. Two of them had machines at the same time.",
-			Here: "After a write, a pass does not wait for its cache. It uses its cache if the cache is known to be " +
-				"recent enough, and otherwise reads a live list. The name of a MachineSet is derived from its " +
-				"template, so a second MachineSet for the same template cannot be created.",
+				"two replicas got three sets. Two of the three sets had machines at the same time.",
+			Here: "After a write, a controller does not wait for its cache. The controller uses its cache if the " +
+				"cache is known to be recent enough, and otherwise reads a live list. The name of a MachineSet is " +
+				"derived from its template, so a second MachineSet for the same template cannot be created.",
 			Proofs: scenarios("roll", "rollback"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#6299", Theme: DeletedFleets,
 			Title: "Scaling down by one deleted all machines that were being created",
-			Happened: "With the delete policy Oldest or Newest, a deployment was scaled up by two or more. It was " +
-				"scaled down by one while the new machines were provisioned. Machines without a node had the same " +
-				"priority as machines that were already being deleted. Therefore, each pass deleted other machines, " +
-				"until all new ones were gone.",
+			Happened: "With the delete policy Oldest or Newest, a deployment was scaled up by two or more. The " +
+				"deployment was scaled down by one while the new machines were provisioned. Machines without a node " +
+				"had the same priority as machines that were already being deleted. Therefore, each pass chose " +
+				"another machine to delete, until all new machines were gone.",
 			Here: "Machines that are being deleted do not count as live and are not chosen for deletion. With any " +
-				"delete policy, one replica less leads to one deletion, and no machine is created again for it.",
+				"delete policy, if the replicas are lowered by one, one machine is deleted, and no machine is " +
+				"created in its place.",
 			Proofs: scenarios("incident-scaled-back-at-once"),
 		},
 		{
@@ -111,18 +114,18 @@ func clusterAPICore() []Incident {
 			Title: "A change of replicas rolled all nodes of a deployment",
 			Happened: "A deployment was scaled. Only the number of replicas changed, which is not part of the " +
 				"template of the machines. Nevertheless, a rolling update replaced all nodes of the deployment.",
-			Here: "Only a change of the provider, providerSpec, class, version or user data starts a rollout, and so " +
-				"does `rolloutAfter` when it has passed. If the same value is written in another notation, this is " +
-				"not a change. The test scales a fleet of a thousand machines during and after upgrades. It counts " +
-				"all instances that were ever created, which must be one for each machine.",
+			Here: "A rollout starts only if the provider, providerSpec, class, version or user data changes, or when " +
+				"the time in `rolloutAfter` is reached. If the same value is written in another notation, this is " +
+				"not a change. The test scales a fleet of a thousand machines during and after upgrades. The test " +
+				"counts all instances that were ever created. There must be exactly one instance for each machine.",
 			Proofs: tests("test/install.TestUpgradeOverManyMachines"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#9629", Theme: StaleCaches,
 			Title: "A restarted controller created machines for a cluster being deleted",
 			Happened: "A cluster was deleted while the controller was down. When the controller was back, its " +
-				"machine sets saw fewer machines than they wanted. They created new machines, which were provisioned " +
-				"while the rest of the cluster was being deleted.",
+				"machine sets saw fewer machines than they wanted. The sets created new machines, which were " +
+				"provisioned while the rest of the cluster was being deleted.",
 			Here: "A MachineSet that is being deleted creates nothing, and the first decision after a start uses a " +
 				"live list. The scenario deletes a MachineDeployment, in the foreground or background, while the " +
 				"manager is down. The manager then starts with lists that lack up to fourteen changes.",
@@ -135,9 +138,10 @@ func clusterAPICore() []Incident {
 				"the worker. It then began to delete and replace all machines of the cluster repeatedly, although " +
 				"the others worked.",
 			Here: "A health check replaces a machine only because of the machine's own node. After each failed " +
-				"replacement the wait grows, and old machines stay. For most of an hour, the scenario rolls to an " +
-				"image whose nodes are never ready, under a health check. The old machines stay, a few new ones are " +
-				"created, and the MachineDeployment reports that the revision fails.",
+				"replacement the wait grows, and old machines stay. In the scenario, a rollout changes to an image " +
+				"whose nodes are never ready, for most of an hour, while a health check selects the machines. The " +
+				"old machines stay, a few new ones are created, and the MachineDeployment reports that the revision " +
+				"fails.",
 			Proofs: scenarios("incident-image-never-ready", "remediate"),
 		},
 		{
@@ -178,7 +182,7 @@ func clusterAPICore() []Incident {
 				"pod, so each eviction was refused. Without a drain timeout, the deletion of the machine never ended.",
 			Here: "Every drain has a deadline. Pods that a stopped kubelet cannot end do not delay the drain. In the " +
 				"scenario incident-silent-node-under-budgets, a silent node has a volume and pods whose eviction no " +
-				"budget allows. Its machine is deleted within its timeouts.",
+				"budget allows. The machine of this node is deleted within the machine's timeouts.",
 			Proofs: scenarios("incident-silent-node-under-budgets", "drain-never-allowed"),
 		},
 		{
@@ -192,7 +196,7 @@ func clusterAPICore() []Incident {
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#5483", Theme: LeakedInstances,
-			Title: "Infrastructure machines were orphaned by a deletion in a gap",
+			Title: "Infrastructure machines were orphaned when the cluster was deleted between two writes",
 			Happened: "The controller created the infrastructure object first, and then the machine. When the " +
 				"cluster was deleted in between, the infrastructure object had no owner yet and was not notified. " +
 				"The deletion of the cluster did not finish.",

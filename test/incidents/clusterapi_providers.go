@@ -18,8 +18,8 @@ func clusterAPIProviders() []Incident {
 			Reference: "kubernetes-sigs/cluster-api-provider-aws#5794", Theme: LeakedInstances,
 			Title: "A crash after each creation created one more instance each time",
 			Happened: "The process panicked right after it had requested an instance and before it had recorded the " +
-				"ID. After each restart it requested another instance. The machine knew only the last instance. The " +
-				"others continued to run.",
+				"ID. After each restart, the process requested another instance. The machine knew only the last " +
+				"instance. The others continued to run.",
 			Here: "The provider adopts an instance that carries the UID of the machine, and a retry uses the same " +
 				"token. The simulation stops the provider after each call. The test kills a real provider in the " +
 				"middle of creations.",

@@ -24,12 +24,12 @@ func gardenerLost() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#718", Theme: DeletedFleets,
 			Title: "The controller of an old control plane continued to delete nodes",
-			Happened: "A control plane was moved to another cluster in a \"bad case\" migration. The controller of " +
-				"the old control plane was still running, but its API server was down. The controller was expected " +
-				"to freeze. Instead, it continued to act on the nodes of the fleet and removed them.",
-			Here: "Each process checks on its own whether both API servers answer. While one of them does not " +
-				"answer, MachineDeployments and MachineSets do not create, replace or roll out machines. A drain or " +
-				"deletion waits before it begins. A leader that is no longer sure of its lease exits.",
+			Happened: "A control plane was moved to another cluster, because its old cluster was broken. The " +
+				"controller of the old control plane was still running, but its API server was down. The controller " +
+				"was expected to freeze. Instead, it continued to act on the nodes of the fleet and removed them.",
+			Here: "Each process checks on its own whether both API servers answer. While one of these API servers " +
+				"does not answer, MachineDeployments and MachineSets do not create, replace or roll out machines. A " +
+				"drain or deletion waits before it begins. A leader that is no longer sure of its lease exits.",
 			Proofs: slices.Concat(scenarios("target-outage", "control-outage"),
 				tests("test/e2e.TestTargetOutageLongerThanTimeouts",
 					"test/e2e.TestFrozenLeaderDoesNotActAfterResume")),
@@ -40,8 +40,8 @@ func gardenerLost() []Incident {
 			Happened: "In several outages of an infrastructure, most machines of a cluster became unhealthy at the " +
 				"same time, although many of them were working. The controller began to replace all of them. The " +
 				"infrastructure could not create the replacements either, and the attempts made the outage worse.",
-			Here: "While more than a configured share of the Nodes is not Ready, no machine is replaced for its " +
-				"health. When the Nodes are Ready again, the timeout of each Node starts from the beginning.",
+			Here: "While more than a configured share of the Nodes is not Ready, no unhealthy machine is replaced. " +
+				"When the Nodes are Ready again, the timeout of each Node starts from the beginning.",
 			Proofs: slices.Concat(scenarios("meltdown", "too-many-unhealthy"),
 				tests("test/e2e.TestOnlyBrokenMachinesAreReplaced")),
 		},
@@ -63,8 +63,8 @@ func gardenerLost() []Incident {
 				"terminated it. The machine never joined.",
 			Here: "An instance counts as an orphan only if its Machine is missing in a complete list of Machines, in " +
 				"two consecutive passes. The list is read from the API server after the instances are listed. The " +
-				"instance must also be older than a configured age. The provider reads it once more right before the " +
-				"deletion.",
+				"instance must also be older than a configured age. The provider reads the instance once more right " +
+				"before the deletion.",
 			Proofs: scenarios("retry-beside-collection", "orphans"),
 		},
 		{
@@ -82,8 +82,9 @@ func gardenerLost() []Incident {
 			Reference: "gardener/machine-controller-manager#318", Theme: LeakedInstances,
 			Title: "A lost lease produced orphaned machines every four minutes",
 			Happened: "While a cluster was created, the controller lost its lease repeatedly and was restarted each " +
-				"time. It had not recorded what it had created. After twelve minutes there were nine virtual " +
-				"machines instead of three. The orphan check removed the surplus 20 minutes later.",
+				"time. The controller had not recorded the virtual machines that it had created. After twelve " +
+				"minutes there were nine virtual machines instead of three. The orphan check removed the surplus 20 " +
+				"minutes later.",
 			Here: "The UID of a Machine is in the tags of its instance, and it is part of the token that makes a " +
 				"creation idempotent. The next leader finds the instance and continues with it. When a leader loses " +
 				"its lease, its fence closes and all its calls end.",
@@ -94,9 +95,9 @@ func gardenerLost() []Incident {
 			Reference: "gardener/machine-controller-manager#850", Theme: LeakedInstances,
 			Title: "Network interfaces and disks remained after the machine was deleted",
 			Happened: "To delete a machine, the controller first asked the cloud whether the virtual machine " +
-				"existed. If it did not exist, the controller deleted nothing at all. The interfaces and disks of " +
-				"the machine remained and blocked the deletion of the network. The controller was removed together " +
-				"with the last machine, so no cleanup followed.",
+				"existed. If the virtual machine did not exist, the controller deleted nothing. The interfaces and " +
+				"disks of the machine remained and blocked the deletion of the network. The controller was removed " +
+				"together with the last machine, so no cleanup followed.",
 			Here: "The provider calls Delete until the driver reports that the instance and all its parts are gone. " +
 				"Parts that belong to no instance are listed together with the orphans and deleted under the same " +
 				"rules.",
@@ -151,8 +152,8 @@ func gardenerLost() []Incident {
 			Reference: "gardener/machine-controller-manager#415", Theme: StuckDrains,
 			Title: "Disruption budgets blocked a forced deletion",
 			Happened: "When a cluster is deleted or hibernated, all pods can be deleted at once. The drain still " +
-				"tried to evict them within their budgets, until the timeout of a normal drain had passed. A budget " +
-				"that allowed no eviction delayed the deletion of the cluster for that long.",
+				"tried to evict these pods within their disruption budgets, until the timeout of a normal drain had " +
+				"passed. A budget that allowed no eviction delayed the deletion of the cluster by this timeout.",
 			Here: "Each drain has one deadline. This deadline also applies when all nodes are deleted at once and " +
 				"the pods have no other node. An annotation ends a drain at once, even after it has begun.",
 			Proofs: scenarios("nowhere-to-go", "drain-forced"),

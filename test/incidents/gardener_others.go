@@ -31,9 +31,10 @@ func gardenerOthers() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#1069", Theme: StaleCaches,
 			Title: "A machine was created and deleted at once because of an old replica count",
-			Happened: "Two controllers worked on the same scale-down. One of them had deleted the machines that an " +
-				"autoscaler had marked. The other controller still saw the former number of replicas. It created new " +
-				"machines as replacements, and deleted them as soon as it saw the new number.",
+			Happened: "Two controllers worked on the same scale-down. One of the two controllers had deleted the " +
+				"machines that an autoscaler had marked. The second controller still saw the former number of " +
+				"replicas. The second controller created new machines as replacements, and deleted these machines " +
+				"when it saw the lower number of replicas.",
 			Here: "The MachineDeployment and its MachineSets use the same deletion order. A MachineSet chooses " +
 				"machines for deletion from a view that is at least as new as its own specification. It creates no " +
 				"machine beyond what its MachineDeployment allows.",
@@ -42,9 +43,9 @@ func gardenerOthers() []Incident {
 		{
 			Reference: "gardener/machine-controller-manager#175", Theme: StaleCaches,
 			Title: "A machine set waited for a deletion that it had forgotten",
-			Happened: "A machine set keeps the deletions that it expects in memory. During a rolling update, the " +
-				"memory and the cluster diverged. The set wanted to delete a machine and refused to expect the same " +
-				"deletion twice. It did nothing until the controller was restarted.",
+			Happened: "A machine set keeps a list of expected deletions in memory. During a rolling update, the " +
+				"memory and the cluster diverged. The set wanted to delete a machine, but the memory already " +
+				"contained this deletion. The set did nothing until the controller was restarted.",
 			Here: "Machinist keeps no expectations in memory. A controller bases a decision on its cache only if the " +
 				"cache contains the controller's own last write. After a write with an unknown outcome, it reads a " +
 				"live list.",
@@ -76,8 +77,8 @@ func gardenerOthers() []Incident {
 			Reference: "gardener/machine-controller-manager#680", Theme: ClocksAndZones,
 			Title: "After an outage all Unknown machines were set to Running",
 			Happened: "When the API server was reachable again, the controller marked every Unknown machine as " +
-				"Running. It did not check why the machine had been Unknown. A machine that was really broken " +
-				"started its timeout again and looked healthy.",
+				"Running. It did not check why the machine had been Unknown. The timeout of a machine that was " +
+				"really broken started again, and the machine looked healthy.",
 			Here: "The status of a machine always shows what its Node reports. After an outage, only the timeouts " +
 				"that decide whether the machine is healthy start again. An outage can extend a timeout to at most " +
 				"three times its length.",
@@ -124,7 +125,7 @@ func gardenerOthers() []Incident {
 			Title: "A Node remained that had no Machine and no virtual machine",
 			Happened: "A label of a Machine holds the name of its Node. The label had not been written when the " +
 				"cluster was deleted, and the write was not tried again. The Machine and the virtual machine were " +
-				"removed, but the Node remained. The cluster reported errors because of it.",
+				"removed, but the Node remained. The cluster reported errors because of this Node.",
 			Here: "When the instance is gone, the provider looks up the Node with its provider ID and deletes it, " +
 				"whether the Node was recorded or not. At that time, the instance can no longer register a Node.",
 			Proofs: scenarios("create-then-delete", "burst-cancelled"),

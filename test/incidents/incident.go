@@ -12,16 +12,16 @@ type Incident struct {
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened is a paragraph about what users reported.
+	// Happened describes the incident as users reported it, in one paragraph.
 	Happened string
-	// Here is a paragraph about what Machinist does in the same situation.
+	// Here describes what Machinist does in the same situation, in one paragraph.
 	Here string
-	// Proofs are the tests and scenarios that reproduce the cause. They fail if Machinist does not behave as Here
-	// describes.
+	// Proofs are the tests and scenarios that reproduce the cause. The tests and scenarios fail if Machinist does not
+	// behave as the field Here describes.
 	Proofs []Proof
 }
 
-// Proof is a scenario or a test. Exactly one of its two fields is set.
+// Proof refers to a scenario or a test that reproduces an incident. Exactly one of its two fields is set.
 type Proof struct {
 	// Scenario is the name of a scenario in the simulation.
 	Scenario string

@@ -12,8 +12,8 @@ func karpenter() []Incident {
 				"nodes are healthy. The maintainer asked for a check that the node has stopped reporting.",
 			Here: "While the Node of the machine is Ready, a NotFound has no consequence. If the Node is not Ready, " +
 				"two reads must answer NotFound, and the cloud must show the instance of another machine of the " +
-				"class whose Node is Ready. If the cloud denies that instance too, the provider ignores the answer " +
-				"and reports it in an event.",
+				"class whose Node is Ready. If the cloud answers NotFound for that instance too, the provider " +
+				"ignores these answers and records an event.",
 			Proofs: scenarios("cloud-forgets"),
 		},
 		{
@@ -74,7 +74,7 @@ func karpenter() []Incident {
 			Reference: "kubernetes-sigs/karpenter#1121", Theme: StuckDrains,
 			Title: "A blocked drain prevented the creation of new nodes",
 			Happened: "Disruption budgets blocked the drains of a few nodes. At the same time, more than 80 pods " +
-				"were pending. No new node was created for them until the budgets were changed.",
+				"were pending. No new node was created for the pending pods until the budgets were changed.",
 			Here: "Drains have their own workers and delay no other work. The test runs two hundred blocked drains " +
 				"while a fleet grows.",
 			Proofs: tests("test/e2e.TestBlockedDrainsDoNotDelayCreation"),
@@ -102,8 +102,9 @@ func karpenter() []Incident {
 		{
 			Reference: "kubernetes-sigs/karpenter#2169", Theme: StuckDeletions,
 			Title: "Claims kept their finalizer for a week, and no log named them",
-			Happened: "Node claims had been marked for deletion for more than a week. They had only pods of daemons, " +
-				"and their finalizer was not removed. Even the debug log of the controller did not mention them.",
+			Happened: "Node claims had been marked for deletion for more than a week. Their nodes had only pods of " +
+				"DaemonSets, but the finalizer of the claims was not removed. Even the debug log of the controller " +
+				"did not mention the claims.",
 			Here: "The condition Deleting of a Machine reports which step the deletion waits for, and since when. If " +
 				"a deletion takes long, an alert fires. `machinist why` names a solution.",
 			Proofs: tests("test/e2e.TestWhyAdviceWorks",
@@ -125,10 +126,11 @@ func karpenter() []Incident {
 			Title: "Nodes were replaced outside of the maintenance window",
 			Happened: "A user wanted nodes to be replaced only on Monday nights, and wrote a budget with a schedule " +
 				"for this purpose. A new image was published on a Thursday morning, and nodes were replaced at once, " +
-				"because such a budget has no effect outside of its schedule.",
-			Here: "The windows of a disruption budget, in their own time zone, define when the budget is in force. " +
-				"With `apply: Outside` it is in force outside of its windows, so it can forbid disruptions there. " +
-				"`machinist why` names the budget that blocks a disruption, and the time when that changes.",
+				"because a budget of Karpenter has no effect outside of its schedule.",
+			Here: "The windows of a disruption budget, in their own time zone, define when the budget is in force. A " +
+				"budget with `apply: Outside` is in force outside of its windows, so it can forbid disruptions at " +
+				"those times. `machinist why` names the budget that blocks a disruption, and the time when that " +
+				"changes.",
 			Proofs: slices.Concat(scenarios("budget-windows", "budgets-overlap"),
 				tests("test/e2e.TestDisruptionStaysWithinBudgets")),
 		},
@@ -199,10 +201,10 @@ func karpenter() []Incident {
 		{
 			Reference: "kubernetes-sigs/karpenter#1886", Theme: Upgrades,
 			Title: "A leftover CRD stopped garbage collection in the whole cluster",
-			Happened: "A version of the controller was uninstalled, but its CustomResourceDefinitions remained. They " +
-				"named a version that nothing could convert any more. The garbage collector of the cluster could not " +
-				"list these objects. It stopped deleting all objects, including ReplicaSets and pods of other " +
-				"applications.",
+			Happened: "A version of the controller was uninstalled, but its CustomResourceDefinitions remained. " +
+				"These definitions contained a version that no webhook could convert any more. The garbage collector " +
+				"of the cluster could not list these objects. Therefore, the garbage collector deleted no objects at " +
+				"all any more, not even ReplicaSets and pods of other applications.",
 			Here: "The CustomResourceDefinitions have one version and no conversion webhook, so their objects can " +
 				"always be listed, whatever is uninstalled. An admission policy refuses their accidental deletion, " +
 				"because the deletion would also delete the machines.",

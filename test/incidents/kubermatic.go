@@ -9,8 +9,9 @@ func kubermatic() []Incident {
 			Title: "Scaling from six machines to two removed all six",
 			Happened: "The replicas of a deployment were lowered from 6 to 2. All six nodes were cordoned and " +
 				"deleted within seconds. Then two new machines of the same machine set were created.",
-			Here: "A MachineSet deletes exactly as many machines as exceed its replicas. It counts them in a view " +
-				"that contains its own deletions. The simulation checks each deletion of an available machine.",
+			Here: "A MachineSet deletes exactly as many machines as exceed its replicas. The set counts its machines " +
+				"in a view that contains the set's own deletions. The simulation checks each deletion of an " +
+				"available machine.",
 			Proofs: scenarios("scale-down", "churn", "autoscaler"),
 		},
 		{
@@ -41,21 +42,21 @@ func kubermatic() []Incident {
 			Reference: "kubermatic/machine-controller#581", Theme: LeakedInstances,
 			Title: "A machine that was deleted during its creation left its instance",
 			Happened: "The finalizer was added to a machine after the call that creates the instance, which can take " +
-				"minutes. When the machine was deleted during the call, it disappeared at once. The call succeeded, " +
-				"but the finalizer could no longer be added, and the instance remained.",
+				"minutes. When a machine was deleted during the call, the Machine object disappeared at once. The " +
+				"call succeeded, but the finalizer could no longer be added, and the instance remained.",
 			Here: "The Machine has its finalizer before the provider asks the cloud for anything. A deletion during " +
 				"a creation waits until the requested instance would be visible.",
 			Proofs: scenarios("create-then-delete", "burst-cancelled"),
 		},
 		{
 			Reference: "kubermatic/machine-controller#811", Theme: LeakedInstances,
-			Title: "A creation that failed halfway lost its finalizer",
+			Title: "A machine lost its finalizer because its creation failed halfway",
 			Happened: "A cloud created the virtual machine and then answered with an error. The controller assumed " +
 				"that the creation had failed, and removed the finalizer. When the machine was deleted later, its " +
 				"virtual machine, disk and interface were not deleted.",
-			Here: "No error of a creation removes a finalizer. The finalizer is removed when the cloud reports that " +
-				"the instance is gone. If no instance is recorded, it is removed when two lookups, one settle time " +
-				"apart, have found nothing.",
+			Here: "Machinist removes no finalizer because of a failed creation. The finalizer is removed when the " +
+				"cloud reports that the instance is gone. If no instance is recorded, the finalizer is removed " +
+				"when two lookups, one settle time apart, have found nothing.",
 			Proofs: slices.Concat(scenarios("burst-cancelled"),
 				tests("providers/azure/e2e.TestCrashAndLostAnswersCreateNoTwins")),
 		},
@@ -102,9 +103,9 @@ func kubermatic() []Incident {
 		{
 			Reference: "kubermatic/kubermatic#1437", Theme: StaleCaches,
 			Title: "The controller did not see that machines were being deleted",
-			Happened: "Machines had a deletion timestamp, but the machine-controller did nothing. It had received a " +
-				"very old version of them from an API server. When their instances were deleted manually, it created " +
-				"new ones. A restart of the API server helped.",
+			Happened: "Machines had a deletion timestamp, but the machine-controller did nothing. An API server had " +
+				"sent the controller a very old version of the machines. When their instances were deleted manually, " +
+				"it created new ones. A restart of the API server helped.",
 			Here: "Before the provider creates an instance, it reads the Machine from the API server, unless no " +
 				"other client can have changed the Machine. A stalled watch delays a deletion, but it creates no new " +
 				"instance.",
@@ -125,9 +126,9 @@ func kubermatic() []Incident {
 		{
 			Reference: "kubermatic/machine-controller#155", Theme: Quota,
 			Title: "Five machines created at once exceeded the rate limit and failed",
-			Happened: "Five machines were created at the same time. The cloud refused some of the calls that " +
-				"validated them, because it received too many. The controller treated the refusal as a terminal " +
-				"error, and none of the machines came up.",
+			Happened: "Five machines were created at the same time. To validate the machines, the controller called " +
+				"the cloud. The cloud received too many calls, and refused some of these calls. The controller " +
+				"treated the refusal as a terminal error, and none of the machines came up.",
 			Here: "The provider retries calls that fail with Throttled, after one second to five minutes, with " +
 				"jitter. No machine fails because of such an error.",
 			Proofs: scenarios("rate-limited"),
@@ -146,9 +147,9 @@ func kubermatic() []Incident {
 		{
 			Reference: "kubermatic/machine-controller#131", Theme: BadInput,
 			Title: "An invalid machine could never be deleted",
-			Happened: "A machine was created without credentials. It got its finalizer, but its creation failed. Its " +
-				"deletion failed too, because the controller had no credentials for calls to the cloud. An " +
-				"administrator had to remove the finalizer manually.",
+			Happened: "A machine was created without credentials. The machine got its finalizer, but the creation of " +
+				"its instance failed. The deletion of the machine failed too, because the controller had no " +
+				"credentials for calls to the cloud. An administrator had to remove the finalizer manually.",
 			Here: "If nothing was ever requested from a cloud for a machine, the machine is deleted at once, with or " +
 				"without a class and credentials. Invalid objects can be deleted, and they do not affect other " +
 				"fleets.",

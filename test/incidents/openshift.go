@@ -19,11 +19,11 @@ func openshift() []Incident {
 			Reference: "openshift/machine-api-operator#1519", Theme: Webhooks,
 			Title: "A refused patch after the clone blocked the machine forever",
 			Happened: "After a clone had begun, an admission policy temporarily refused the patch that records its " +
-				"task. The process remembered the task, but the object did not contain it. The guard against double " +
-				"clones postponed the machine in each pass, without end.",
-			Here: "No state in the memory of a process forbids what the API and the cloud allow. In the scenario, " +
-				"each write of a machine is refused for up to 12 minutes, before or after the request for its " +
-				"instance.",
+				"task. The process remembered the task, but the object did not contain it. To prevent a second " +
+				"clone, the controller postponed the machine in each pass, without end.",
+			Here: "Machinist decides by the state in the API and in the cloud, not by what a process remembers. In " +
+				"the scenario, each write of a machine is refused for up to 12 minutes, before or after the " +
+				"request for its instance.",
 			Proofs: scenarios("incident-webhook-down"),
 		},
 		{
@@ -31,8 +31,9 @@ func openshift() []Incident {
 			Title: "A created instance was not found after a restart",
 			Happened: "When the status could not be written, the ID of a task was kept in memory. If the process was " +
 				"also restarted, the instance existed but its task was unknown. Another clone was begun.",
-			Here: "The cloud keeps what a restart loses: the instance carries the UID of the machine. The simulation " +
-				"crashes the process after each effect, and restarts it with lists that are up to nine changes old.",
+			Here: "A restart loses no creation, because each instance has the UID of its machine as a tag. The " +
+				"simulation crashes the process after each effect, and restarts it with lists that are up to nine " +
+				"changes old.",
 			Proofs: scenarios("create", "scale-up"),
 		},
 		{
@@ -57,7 +58,7 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/machine-api-operator#882", Theme: StuckDeletions,
 			Title: "A machine whose Node was deleted could not be deleted",
-			Happened: "The Node of a machine was deleted. When the machine was deleted after that, the controller " +
+			Happened: "The Node of a machine was deleted. When the machine itself was deleted later, the controller " +
 				"did not find the Node and failed. The machine remained in the phase Deleting.",
 			Here: "A deletion does not wait for a Node that does not exist. If the kubelet registers again before " +
 				"the deletion ends, the new Node is also drained and deleted.",
@@ -109,7 +110,7 @@ func openshift() []Incident {
 			Reference: "openshift/machine-api-operator#431", Theme: BadInput,
 			Title: "A typing error in one machine set blocked all new machine sets",
 			Happened: "A machine set had a label that was a boolean instead of a string. All machine sets that were " +
-				"created after it, including valid ones, got no machines until the label was corrected.",
+				"created later, including valid ones, got no machines until the label was corrected.",
 			Here: "The schema refuses such a label. Any other invalid object that the schema admits gets a condition " +
 				"and is left alone. Other fleets are scaled and rolled out as usual.",
 			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
@@ -117,7 +118,7 @@ func openshift() []Incident {
 		{
 			Reference: "openshift/cluster-api-provider-libvirt#109", Theme: BadInput,
 			Title: "An invalid machine set launched instances without limit",
-			Happened: "When a machine set was created, it was not checked whether its template matches its selector. " +
+			Happened: "The API server accepted machine sets whose template did not match their selector. " +
 				"Such a set created one machine after the other, and the controller launched an instance for each.",
 			Here: "The API refuses such a MachineSet. If such a MachineSet is stored anyway, it creates nothing and " +
 				"reports InvalidSelector.",
@@ -125,7 +126,7 @@ func openshift() []Incident {
 		},
 		{
 			Reference: "openshift/cluster-machine-approver#321", Theme: Certificates,
-			Title: "Certificates waited a quarter of an hour for an address",
+			Title: "A kubelet waited 15 minutes for its certificate, because its machine had no address yet",
 			Happened: "A kubelet requested its serving certificate when the machine had a node but no addresses yet. " +
 				"The approver treated the empty list as a permanent mismatch. The request remained pending until the " +
 				"kubelet sent another one 15 minutes later.",
@@ -138,7 +139,8 @@ func openshift() []Incident {
 			Reference: "openshift/cluster-machine-approver#31", Theme: Certificates,
 			Title: "A hundred pending requests stopped all approvals",
 			Happened: "When more than 100 certificate requests were pending, the approver assumed an attack and " +
-				"stopped approving requests. A fleet that grows fast has as many requests, so its nodes did not join.",
+				"stopped approving requests. A fast-growing fleet can have more than 100 pending requests, so its " +
+				"nodes did not join.",
 			Here: "Each request is judged separately. In the scenario, a fleet grows while 120 requests that belong " +
 				"to no machine are pending.",
 			Proofs: scenarios("incident-requests-of-nobody"),

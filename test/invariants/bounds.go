@@ -19,7 +19,7 @@ import (
 
 // Bounds contains the numbers of machines that one version of a set or a deployment allows or requires.
 type Bounds struct {
-	// Most is the maximum number of live machines. Least is the minimum number of available machines.
+	// At most Most machines may be live, and at least Least machines must be available.
 	Most, Least int
 	// Replicas is spec.replicas.
 	Replicas int
@@ -27,7 +27,7 @@ type Bounds struct {
 	MinReadySeconds int32
 }
 
-// BoundsOfSet returns the bounds of a set. Maximum and minimum are both the replicas of the set.
+// BoundsOfSet returns the bounds of a set. The maximum and the minimum equal spec.replicas of the set.
 func BoundsOfSet(s *v1beta1.MachineSet) Bounds {
 	n := Replicas(s.Spec.Replicas)
 	return Bounds{n, n, n, s.Spec.MinReadySeconds}
@@ -74,8 +74,8 @@ func Replicas(n *int32) int {
 	return int(*n)
 }
 
-// Owner contains the bounds of all versions of a set or a deployment, because a decision may be based on an old
-// version.
+// Owner records the bounds of each version of one set or deployment. Old versions are kept, because a decision may be
+// based on an old version.
 type Owner struct {
 	// Controller is the UID of the deployment that controls a set. Controller is empty for a deployment.
 	Controller types.UID
@@ -103,8 +103,9 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 // Last returns the bounds of the last version.
 func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// Within returns the highest maximum and the lowest minimum of all versions that were current at the position since or
-// later. A controller that has seen all earlier changes may base its decision on any of them.
+// Within returns the highest maximum and the lowest minimum of several versions: the version at the given position, and
+// all later versions. A controller that has seen all changes before this position may base its decision on any of these
+// versions.
 func (o *Owner) Within(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Link forwards TCP connections. Like a load balancer, it connects each one to the next server that accepts it. A Link
-// is safe for concurrent use.
+// Link forwards TCP connections. Like a load balancer, a Link forwards each connection to the next server that accepts
+// the connection. A Link is safe for concurrent use.
 type Link struct {
 	listener net.Listener
 
@@ -22,7 +22,7 @@ type Link struct {
 	open      map[*connection]bool
 }
 
-// A Cut tells how a link is interrupted.
+// Cut is a kind of interruption of a link.
 type Cut int
 
 const (
@@ -80,7 +80,7 @@ func (l *Link) Connections(server string) (forwarded, failed int) {
 	return l.forwarded[server], l.failed
 }
 
-// Become changes how the link is interrupted.
+// Become sets the kind of interruption of the link from now on.
 func (l *Link) Become(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 		}
 		if n > 0 {
 			if _, err := into.Write(buffer[:n]); err != nil {
-				// Otherwise, the other direction would wait forever for the end of the stream.
+				// Otherwise, the goroutine for the opposite direction would wait forever for the end of the stream.
 				_ = from.Close()
 				return
 			}

@@ -163,7 +163,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions of other that are missing in s.
+// Beyond returns the heads and conditions that occur in the other States, but not in s.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

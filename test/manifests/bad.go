@@ -17,27 +17,29 @@ const (
 	BySchema Guard = "schema"
 	// ByPolicy stands for the ValidatingAdmissionPolicies.
 	ByPolicy Guard = "policy"
-	// ByManager stands for the webhook of machinist-manager.
+	// ByManager is the webhook of machinist-manager.
 	ByManager Guard = "webhook of the manager"
-	// ByProvider stands for the webhook of the provider of the simulated cloud.
+	// ByProvider is the webhook of the provider of the simulated cloud.
 	ByProvider Guard = "webhook of the provider"
 )
 
-// A Bad is an object that must be refused under strict field validation, the default of kubectl.
+// Bad describes an object with a mistake. The API server must refuse this object under strict field validation, the
+// default of kubectl.
 type Bad struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
 	// Sample is the correct object. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// Was is set if the mistake is an update. The existing object is the sample with these changes, which may be empty.
+	// For an update, Was contains the changes from the sample to the existing object. They may be empty. For a
+	// creation, Was is nil.
 	Was Changes
 	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string
 	By      Guard
 }
 
-// Object returns the object with the mistake.
+// Object returns the sample with the mistake in it.
 func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	object, err := b.Former(namespace)
 	if err != nil {
@@ -46,7 +48,7 @@ func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the object before the mistake.
+// Former returns the existing object for an update, without the mistake.
 func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {

@@ -40,6 +40,6 @@ func budgets() []Bad {
 		entry{"with an unknown time zone", window("0 22 * * *", "Europe/Atlantis", "1h"), reports(first + ".timeZone")},
 		entry{"with the time zone Local", window("0 22 * * *", "Local", "1h"), reports(first + ".timeZone")},
 		entry{"with a fraction of a second", window("0 22 * * *", "", "90.5s"), reports(first + ".duration")},
-		entry{"that applies outside of windows and has none", spec("apply", "Outside"), reports("spec.windows")},
+		entry{"that applies outside of windows and has no windows", spec("apply", "Outside"), reports("spec.windows")},
 	)...)
 }

@@ -92,8 +92,8 @@ func selectors(kind, sample string) []Bad {
 	)
 }
 
-// annotations returns objects with invalid annotations for other programs, or with annotations and labels that
-// templates must not have.
+// annotations returns objects whose annotations for other programs are invalid. It also returns objects with
+// annotations and labels that a template must not have.
 func annotations(kind, sample string) []Bad {
 	const group = "metadata/annotations/machinist.dev~1"
 	const minSize, maxSize = group + "cluster-api-autoscaler-node-group-min-size", group +

@@ -13,7 +13,7 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// Span is a span as a tracing backend receives it.
+// Span contains the data that a tracing backend receives for one span.
 type Span struct {
 	// Service is the service name of the process that sent the span.
 	Service             string
@@ -67,7 +67,7 @@ func attributesOf(all []*commonv1.KeyValue) map[string]string {
 // Trace contains the spans of one trace.
 type Trace []Span
 
-// Of returns the trace with the given ID.
+// Of filters the spans by a trace ID, and returns the trace with this ID.
 func Of(spans []Span, id string) (t Trace) {
 	for _, s := range spans {
 		if s.Trace == id {

@@ -24,7 +24,7 @@ const stopGrace = 3 * time.Second
 
 // Options are the options of a Cluster.
 type Options struct {
-	// ControlPlane are the options of the control plane. Start overwrites Dir, Address, WithControllerManager,
+	// ControlPlane configures the control plane of the cluster. Start overwrites Dir, Address, WithControllerManager,
 	// WithScheduler and Output.
 	ControlPlane controlplane.Options
 

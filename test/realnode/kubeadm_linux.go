@@ -33,8 +33,8 @@ type KubeadmOptions struct {
 	Output io.Writer
 }
 
-// KubeadmCluster is a cluster of the unmodified kubeadm. The cluster consists of containerd, a kubelet, and pods for
-// the control plane, kube-proxy and CoreDNS.
+// KubeadmCluster is a cluster that the original kubeadm program has created. The cluster consists of containerd, a
+// kubelet, and pods for the control plane, kube-proxy and CoreDNS.
 type KubeadmCluster struct {
 	*host
 
@@ -50,7 +50,7 @@ const (
 )
 
 // StartKubeadm creates a cluster with `kubeadm init`, and installs the configuration of a CNI plugin. StartKubeadm
-// returns when the node and all pods of the cluster are ready. Like Start, a process can call it only once.
+// returns when the node and all pods of the cluster are ready. A process can call StartKubeadm only once, like Start.
 func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -241,8 +241,8 @@ func tail(path string) string {
 }
 
 // kubeadmConfig is a format string for kubeadm's configuration. Its arguments are the address and the name of the node,
-// the version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these
-// defaults:
+// the version of Kubernetes, the address range of pods, and the paths of the audit policy and log. The configuration
+// changes these defaults of kubeadm:
 //
 //   - the audit log, because tests count writes with it;
 //   - failCgroupV1, cgroupDriver, cgroupsPerQOS, enforceNodeAllocatable and localStorageCapacityIsolation, because the

@@ -20,8 +20,8 @@ var nodeAddress = net.IPv4(192, 0, 2, 10)
 // gatewayAddress is the address of the default gateway in a KubeadmCluster. No host has this address.
 var gatewayAddress = net.IPv4(192, 0, 2, 1)
 
-// ownFolders are the folders of the system to which the node's programs write. In the namespaces, they are initially
-// empty folders of the run.
+// ownFolders are the folders of the system to which the node's programs write. In the namespaces, new folders replace
+// these system folders. The new folders belong to the run, and are empty at first.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
 // ownSettings are host-wide settings that the kubelet would change. In the namespaces, the kubelet changes files
@@ -32,7 +32,7 @@ var ownSettings = []string{
 }
 
 func prepareMounts(folder string) error {
-	// Mounts must not propagate to the host, but between the kubelet and the containers.
+	// Mounts must propagate between the kubelet and the containers, but not to the host.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", propagation|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("set propagation: %w", err)

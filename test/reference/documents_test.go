@@ -46,7 +46,7 @@ func documents(t *testing.T) map[string]string {
 
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	// code matches code blocks and code spans, which contain no links.
+	// code is a pattern for code blocks and code spans. The test ignores links in code.
 	code    = regexp.MustCompile("(?s)(?m:^ *```.*?^ *```$)|`[^`\n]*`")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
@@ -84,7 +84,7 @@ func anchors(text string) (fragments []string) {
 	return fragments
 }
 
-// command matches a call of machinist at the beginning of a line or of a code span.
+// command is a pattern for a call of machinist at the beginning of a line or of a code span.
 var command = regexp.MustCompile("(?m)(?:^(?:\\$ )?(?:bin/)?|`)(?:kubectl )?machinist ([a-z][^`\n|]*)")
 
 func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
@@ -121,7 +121,7 @@ func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// reason matches a code span that consists of a condition reason.
+// reason is a pattern for a code span that looks like a condition reason.
 var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
 
 // Readers search the pages for condition reasons, so the pages must spell them like the API.

@@ -19,9 +19,10 @@ type hunt struct {
 	match   string
 	every   int
 	workers int
-	// quick selects an even sample of the bugs that many runs find.
+	// If quick is set, the hunt plants only an even sample of the bugs that many runs find.
 	quick bool
-	// kindCloud and exclusive check that a bug is found only in worlds with the dimension that was added for it.
+	// If kindCloud or exclusive is set, the hunt checks that a bug is found only with the feature of the simulation
+	// that was added for this bug.
 	kindCloud, exclusive bool
 	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. together plants
 	// all bugs in one program for this check. This is much faster, but one bug may hide another.
@@ -29,7 +30,7 @@ type hunt struct {
 	together bool
 	// measure counts the runs that find each bug.
 	measure bool
-	// keep is a folder. If it is set, the hunt stores the programs there and does not run them.
+	// keep is a folder, or "". If keep is set, the hunt stores the programs in this folder and does not run them.
 	keep string
 }
 
@@ -142,8 +143,8 @@ func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) erro
 	return nil
 }
 
-// run plants each bug in a separate build of this command, and searches for violations. The program with the next bug
-// is built meanwhile. Any unexpected result is an error.
+// run builds a separate program with each bug, and searches for violations with this program. During a search, the
+// program with the next bug is built. Any unexpected result is an error.
 func (h hunt) run(ctx context.Context) error {
 	chosen, err := h.chosen()
 	if err != nil {

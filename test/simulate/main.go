@@ -25,20 +25,22 @@ type amounts struct {
 	// of random runs for each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is the number of single faults for each scenario and each cloud semantics. Only every oneIn-th combination
-	// of scenario and semantics runs.
+	// faults is the number of single faults for each scenario and each cloud semantics. Of the combinations of a
+	// scenario and semantics, only one in oneIn combinations runs.
 	faults, oneIn int
-	// corruptions is the number of corruptions. They happen in the first and the last state of each scenario, and in
-	// this many other states.
+	// corruptions is the number of corruptions. A corruption changes the first state of a scenario, the last state, or
+	// a state between them. The field states is the number of states between them.
 	corruptions, states int
 }
 
-// full must finish within half an hour on two cores. So it takes an even sample of the 555,000 single faults, with
-// fewer faults of caches (see Plans.Budget), and of the 1,790,000 corruptions. A large enough sample of corruptions
-// contains each field of each kind with each way to change it, in several states.
+// full contains the amounts for the nightly run, which must finish within half an hour on two cores. So the nightly run
+// takes an even sample of the 555,000 single faults, with fewer faults of caches (see Plans.Budget), and of the
+// 1,790,000 corruptions. A large enough sample of corruptions contains each field of each kind with each way to change
+// it, in several states.
 //
-// quick runs for every change, within four minutes on two cores. Its seed comes from the commit, so each commit runs
-// other samples. The nightly full run also covers what quick omits.
+// quick contains the amounts for the run after every change, which must finish within four minutes on two cores. The
+// seed of this run comes from the commit, so each commit tries other samples. The nightly run also covers the cases
+// that are not in these samples.
 var (
 	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
@@ -57,8 +59,8 @@ var (
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 
-// faultsOfPairs is the number of single faults for each scenario if a cloud has two semantics. Each scenario runs under
-// every shareOfPairs-th pair of semantics.
+// faultsOfPairs is the number of single faults for each scenario if a cloud has two semantics. Each scenario runs with
+// only one in shareOfPairs pairs of semantics.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2
@@ -152,10 +154,11 @@ func mutantsCommand() *cobra.Command {
 	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "number of parallel runs of a build; each is single-threaded")
 	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
 		"count how many of %d runs of each kind find each bug", measuredRuns))
-	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "plant only the bugs that semantics of clouds reveal, each in the "+
-		"default sweep without semantics: a bug must survive, otherwise it does not need the semantics")
+	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "plant only the bugs that cloud semantics reveal, and run the "+
+		"default sweep without semantics. A bug that this sweep finds is an error, because it does not need the "+
+		"semantics")
 	flags.BoolVar(&h.exclusive, "exclusive", false, "plant only the bugs that corruptions, incidents and realistic nodes "+
-		"reveal: each must survive the plans and random runs of a world without these, and be found with them")
+		"reveal. Runs without these features must not find such a bug, and runs with these features must find it")
 	flags.IntVar(&h.baseline.plans, "plans", 5_000, "number of plans that a bug must survive to be exclusive")
 	flags.IntVar(&h.baseline.runs, "runs", 40, "number of random runs of each group that a bug must survive to be exclusive")
 	flags.BoolVar(&h.together, "together", false, "with --exclusive: plant all bugs in one program for the runs "+

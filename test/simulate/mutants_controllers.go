@@ -164,7 +164,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "meltdown-ignored", file: "internal/health/healthcheck/max_unhealthy.go",
-			from: "!tooMany && !s.Meltdown.In(subject.domains()...) &&", to: "!tooMany &&",
+			from: "!tooMany && !s.Meltdown.Affects(subject.domains()...) &&", to: "!tooMany &&",
 			scenario: "meltdown", finds: "I6: machine .* while the nodes",
 		},
 		{

@@ -1,7 +1,8 @@
 package main
 
 // onlyReady makes kubelets report only the condition Ready. withoutTaints removes the controller that taints Nodes
-// according to their conditions. Together, they make the simulation as simple as without these dimensions.
+// according to their conditions. With both changes, the simulation contains no realistic node conditions and no taints
+// for these conditions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",

@@ -16,15 +16,16 @@ import (
 type build struct {
 	mutant mutant
 	binary string
-	// simple is a program with the bug in a world without the dimension for which the bug was added. The program equals
-	// binary if flags can remove this dimension. Only hunts for exclusive bugs build it.
+	// simple is a second program with the same bug. The second program lacks the feature of the simulation that was
+	// added to find the bug. If flags can turn off this feature, simple equals binary. simple is set only in a hunt
+	// with the flag exclusive.
 	simple string
 	took   time.Duration
 	err    error
 }
 
-// builds builds the programs and sends each one to the returned channel, and builds the next program while the receiver
-// uses one.
+// builds compiles the programs one after the other and sends each one to the returned channel. While the receiver uses
+// a program, the next one is compiled.
 func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-chan build {
 	out := make(chan build, 1)
 	go func() {
@@ -116,7 +117,7 @@ func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) 
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return "", err
 	}
-	// Linking takes most of the time. Without debugging information, it takes half.
+	// Linking takes most of the time. Without debugging information, linking takes half of the time.
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
 		"./test/simulate").CombinedOutput()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 // These constants limit a search. A bug that needs a longer search is found only by chance.
 const (
-	// mutantRuns is the number of random runs that search for a mutant. If plans find the mutant, mutantPlans plans run
-	// first.
+	// mutantRuns is the number of random runs that search for a mutant. For a mutant that plans can find, the search
+	// first tries plans. The number of these plans is mutantPlans.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
 	// planSeeds is the number of consecutive seeds for the plan of a mutant, beginning with the seed of the mutant.
@@ -132,8 +132,8 @@ func (s search) measure(ctx context.Context) (string, error) {
 	return strings.Join(out, ", "), nil
 }
 
-// violations runs the build until a violation matches the pattern until, and returns all matching violations. The
-// pattern "^$" returns all violations.
+// violations runs the program until it reports a violation that matches the given pattern, and returns all matching
+// violations. The pattern "^$" returns all violations.
 func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
 	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
 	if !s.handovers && !slices.Contains(arguments, "--cloud") {

@@ -22,8 +22,9 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// soakShare is how long a worker stays with a scenario and its recorded run. Recording takes as long as many of the
-// runs that start from it, so this time must be long.
+// soakShare is the time that a worker spends on one scenario before the worker chooses another one. Each turn begins
+// with a recorded run, from which the other runs of the turn start. Recording takes as long as many other runs, so this
+// time must be long.
 const (
 	soakShare   = 5 * time.Second
 	reportEvery = 5 * time.Minute
@@ -64,7 +65,7 @@ type soaked struct {
 	*simulation.Prepared
 	runs, plans, violations int
 	spent                   time.Duration
-	// byRuns selects random runs for the current turn. Otherwise, the turn has plans.
+	// byRuns is true if the current turn consists of random runs, and false if the turn consists of plans.
 	byRuns bool
 }
 
@@ -162,7 +163,7 @@ func (k *soaker) turn(ctx context.Context) {
 }
 
 // begin chooses the scenario, seed and cloud semantics of the next turn, and whether it has random runs or plans. In
-// about half of the turns, the cloud has no semantics.
+// about half of the turns, the cloud shows no unusual behavior.
 func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -164,8 +164,8 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand returns the given machines, except those that must not have an instance: it belongs to another machine, or no
-// longer exists. byHand reports unexpected exceptions. untagged is the number of instances without a machine.
+// byHand returns the given machines, except machines whose instance belongs to another machine or no longer exists.
+// byHand reports unexpected exceptions. untagged is the number of instances without a machine.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {

@@ -16,7 +16,8 @@ import (
 )
 
 // This file simulates agents on nodes. An agent updates the software of its node to the requested version. An update
-// takes some time and sometimes fails. The cloud does not know about it. Only machines of agentClass have agents.
+// takes some time and sometimes fails. The cloud does not know about the update. Only machines of agentClass have
+// agents.
 
 const (
 	// agentClass is the class of machines with agents. Their kubelets start with firstVersion.
@@ -27,8 +28,8 @@ const (
 
 type agent struct {
 	kubelet string
-	// working is the version of an update in progress, or "". answer is the unreported result of the last update, and
-	// worked its version.
+	// working is the version to which the agent is updating the node, or "". answer is the result of the last update
+	// until the agent has reported it. worked is the version of the last update.
 	working, worked, answer string
 }
 
@@ -127,8 +128,8 @@ func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
-// answer writes the agent's result. A test operation in the patch prevents this if another version was requested during
-// the update.
+// answer reports the result of the agent's update in the Node. A test operation in the patch prevents this if another
+// version was requested during the update.
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""

@@ -61,7 +61,8 @@ func servingIdentity(in *instance) identity {
 	return i
 }
 
-// request creates a CertificateSigningRequest. The key depends only on the identity, because its value does not matter.
+// request creates a CertificateSigningRequest. The private key is derived from the user and the node, because the
+// simulation works with any key.
 func (i identity) request(name string) (*certificatesv1.CertificateSigningRequest, error) {
 	seed := sha256.Sum256([]byte(i.user + i.node))
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" +

@@ -29,10 +29,11 @@ type autoscaler struct {
 	world           *World
 	control, target *cache
 	laziness        map[string]int
-	// left is the number of decisions that the autoscaler will still make. due is the time of its next action.
-	left int
-	due  time.Time
-	call *call
+	// remainingDecisions is the number of decisions that the autoscaler will still make. nextAction is the time of the
+	// autoscaler's next action.
+	remainingDecisions int
+	nextAction         time.Time
+	call               *call
 
 	ledger   ledger
 	capacity capacityLedger
@@ -40,7 +41,7 @@ type autoscaler struct {
 }
 
 func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
-	a := &autoscaler{world: w, left: decisions, due: w.clock.at, laziness: map[string]int{}}
+	a := &autoscaler{world: w, remainingDecisions: decisions, nextAction: w.clock.at, laziness: map[string]int{}}
 	if err := a.connect(); err != nil {
 		return nil, err
 	}
@@ -78,8 +79,8 @@ func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	if a == nil {
 		return nil, nil
 	}
-	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.clone(w),
-		capacity: a.capacity.clone(w), smallest: a.smallest}
+	f := &autoscaler{world: w, laziness: a.laziness, remainingDecisions: a.remainingDecisions, nextAction: a.nextAction,
+		ledger: a.ledger.clone(w), capacity: a.capacity.clone(w), smallest: a.smallest}
 	if a.call != nil {
 		c := *a.call
 		c.victims = slices.Clone(c.victims)
@@ -110,23 +111,23 @@ func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 			out = append(out, step)
 		}
 	}
-	if !a.done() && !a.due.After(a.world.clock.at) {
+	if !a.done() && !a.nextAction.After(a.world.clock.at) {
 		out = append(out, choice{"autoscaler", a.act})
 	}
 	return out, late
 }
 
-func (a *autoscaler) done() bool { return a.left == 0 && a.call == nil }
+func (a *autoscaler) done() bool { return a.remainingDecisions == 0 && a.call == nil }
 
 func (a *autoscaler) next() (time.Time, bool) {
 	if a == nil || a.done() {
 		return time.Time{}, false
 	}
-	return a.due, a.due.After(a.world.clock.at)
+	return a.nextAction, a.nextAction.After(a.world.clock.at)
 }
 
-// showNext adds the next change of a kind to the cache, and requires the field replicas in each MachineDeployment and
-// MachineSet. Without this field, the autoscaler stops managing all its node groups.
+// showNext adds the next change of a kind to the cache. showNext returns an error if a MachineDeployment or MachineSet
+// lacks the field replicas. Without this field, the real autoscaler stops managing all its node groups.
 func (a *autoscaler) showNext(v *view) error {
 	c := v.backlog[0]
 	a.logf("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
@@ -155,7 +156,7 @@ func (a *autoscaler) act() error {
 	w := a.world
 	w.disturbed = w.clock.at
 	if a.call == nil {
-		a.left--
+		a.remainingDecisions--
 		a.call = a.decide()
 	} else {
 		next := a.call.next
@@ -173,7 +174,7 @@ func (a *autoscaler) act() error {
 			return err
 		}
 	}
-	a.due = w.clock.at.Add(a.pause())
+	a.nextAction = w.clock.at.Add(a.pause())
 	return nil
 }
 
@@ -216,7 +217,7 @@ func (a *autoscaler) missing() []string {
 	}
 	missing := append(a.ledger.missing(), a.capacity.missing()...)
 	if !a.done() {
-		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions left", a.left))
+		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions left", a.remainingDecisions))
 	}
 	return missing
 }
@@ -246,7 +247,7 @@ func autoscaled(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscaledRoll is autoscaled with a rollout of the fleet, which some runs revert.
+// autoscaledRoll adds a rollout of the fleet to the actions of autoscaled. Some runs revert this rollout.
 func autoscaledRoll(r *rand.Rand) []Action {
 	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
@@ -265,7 +266,7 @@ func autoscale(decisions int) Action {
 }
 
 func (d Action) onceDecisionsLeft(n int) Action {
-	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
+	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.remainingDecisions <= n }
 	return d
 }
 

@@ -12,15 +12,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// call is one call to the autoscaler's cloud provider interface and sends one request after another.
+// call describes one call to the autoscaler's cloud provider interface. A call sends several requests, one after
+// another.
 type call struct {
-	// next sends the next request and sets the field next again if another request follows.
+	// next sends the next request of the call. If another request follows, this function replaces itself by the
+	// function for that request.
 	next    func(*autoscaler) error
 	delta   int
 	victims []client.ObjectKey
 	size    int
 	machine *v1beta1.Machine
-	// failure is why a scale-down has failed, while the autoscaler removes the mark again.
+	// failure is the error of a failed scale-down. It is set while the autoscaler removes the delete mark again.
 	failure error
 }
 
@@ -125,8 +127,8 @@ func (a *autoscaler) readSize() error {
 	a.logf("the size is %d", c.size)
 	if len(c.victims) > 0 {
 		if c.size-len(c.victims) < a.smallest {
-			return fmt.Errorf("%d machines fewer than the size %d are fewer than the minimum %d", len(c.victims), c.size,
-				a.smallest)
+			return fmt.Errorf("removing %d machines from the size %d would go below the minimum %d", len(c.victims),
+				c.size, a.smallest)
 		}
 		return a.checkNextVictim()
 	}
@@ -198,7 +200,7 @@ func (a *autoscaler) markVictim() error {
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	// The autoscaler writes the time with its monotonic clock reading.
+	// Like the real autoscaler, write the time as Go prints it: with the monotonic clock reading at the end.
 	m.Annotations[v1beta1.AnnotationDeleteMachine] = fmt.Sprintf("%s m=+%.9f", a.world.clock.at.UTC(),
 		a.world.clock.Since(epoch).Seconds())
 	if err := a.put(m); err != nil {

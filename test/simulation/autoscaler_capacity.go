@@ -49,7 +49,8 @@ func capacityOf(o client.Object) map[string]string {
 	return capacity
 }
 
-// check records the annotations of administrators, and checks that the manager leaves them alone.
+// check records the annotations that administrators write, and reports a breach if the manager changes these
+// annotations.
 func (l *capacityLedger) check(c apiserver.Change) {
 	after, ok := c.New.(*v1beta1.MachineDeployment)
 	if !ok || c.Old == nil {
@@ -99,8 +100,8 @@ func (l *capacityLedger) missing() (missing []string) {
 	return missing
 }
 
-// autoscaledFromZero starts with an empty fleet. An autoscaler fills and empties it, while administrators roll it out
-// and write its capacity annotations.
+// autoscaledFromZero starts with an empty fleet. An autoscaler fills and empties the fleet, while administrators start
+// rollouts and write the capacity annotations of the fleet.
 func autoscaledFromZero(r *rand.Rand) []Action {
 	decisions := 4 + r.IntN(6)
 	actions := []Action{autoscale(decisions)}

@@ -19,14 +19,16 @@ import (
 
 // ledger checks that the manager carries out the requests of the autoscaler. The manager may delete an available
 // machine only if it has the delete mark, or if a rollout replaces it. If the size is lowered by more than the number
-// of marked machines, the manager may choose the other victims. The field free counts them.
+// of marked machines, the manager may choose the other victims. The field free is the number of these other victims.
 type ledger struct {
 	world *World
-	// due are the marked machines for which the size was lowered. Each must be deleted. excused are those that may
-	// stay, because the size was raised again, or because another machine was deleted instead.
+	// due contains the marked machines for which the size was lowered. Each of these machines must be deleted. excused
+	// contains marked machines that may stay, because the size was raised again, or because another machine was deleted
+	// instead.
 	due     map[uid]int64 // revision at which the size was lowered
 	excused map[uid]bool
-	// free is the number of machines by which the size was lowered without naming a machine.
+	// free is the number of machines that the manager may choose itself, because the size was lowered without a mark on
+	// a machine.
 	free         int
 	templates    []template
 	lastLowering map[uid]lowering
@@ -38,10 +40,10 @@ type template struct {
 	class    string
 }
 
-// lowering is a write that lowers the replicas of a set. known is the deployment's revision that the writer knew.
-// Before the set chooses victims, it must have seen all machine changes up to the revision machines (rule
-// victims-from-fresh-view). This is the last change of the deployment, or the state of the machines that the writer
-// knew.
+// lowering describes a write that reduces the replicas of a set. known is the revision of the deployment that the
+// writer had read. Before the set chooses victims, it must have seen all changes of machines up to the revision in the
+// field machines (rule victims-from-fresh-view). This revision is the later one of two revisions: the last change of
+// the deployment's spec, and the revision up to which the writer had seen the machines.
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
@@ -189,8 +191,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		case !due || l.excused[m.UID]:
 			l.excuseOne()
 		case instructed.known < lowered:
-			// The manager deleted this machine for another reason, before it knew the new size. So it must delete
-			// another machine for the new size.
+			// The manager deleted this machine for another reason, before it knew the new size. So the manager must
+			// delete an additional machine to reach the new size.
 			l.free++
 		}
 		return
@@ -199,8 +201,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	if isAvailable {
 		l.checkOrder(m, owner.UID, instructed.machines)
 	}
-	// The manager chose the victim with what it knew when it lowered the set. The machine may have become available
-	// since then.
+	// The manager chose the victim by the state that it had read when it reduced the replicas of the set. The machine
+	// may have become available since then.
 	then := versionAt(o.history[m.UID], instructed.machines)
 	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
@@ -222,8 +224,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is outdated: its class differs from a class that the deployment had at the
-// revision since or later.
+// replaced reports whether the machine is outdated: its class differs from a class in the deployment's template, at the
+// given revision or later.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {

@@ -24,7 +24,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// cache is what one process knows about one cluster and has a view for each kind, each with its own lag.
+// cache contains the knowledge of one process about one cluster. The cache has a view for each kind, and each view has
+// its own lag.
 type cache struct {
 	server      *apiserver.Server
 	scheme      *runtime.Scheme
@@ -53,17 +54,19 @@ type view struct {
 	// searched for them.
 	scanned int64
 	backlog []apiserver.Change
-	// ownWrites contains the revision of this process's last write to each object. Reads of the object wait for it.
+	// ownWrites contains the revision of this process's last write to each object. A read of an object waits until the
+	// view has reached this revision.
 	ownWrites    map[types.NamespacedName]int64
 	lastOwnWrite int64
 
-	// Until frozenUntil, the view receives no changes. If lost is set, it then continues with a new list.
+	// frozenUntil is the time until which the view receives no changes. If lost is set, the view then starts again with
+	// a new list.
 	frozenUntil time.Time
 	lost        bool
 	// unreachable reports whether the cluster is unreachable. unfilled is true until the first list.
 	unreachable func() bool
 	unfilled    bool
-	// Until mergedUntil, the view shows several changes of an object as one.
+	// mergedUntil is the time until which the view shows several changes of an object as one.
 	mergedUntil time.Time
 
 	subscriptions []*subscription
@@ -200,8 +203,9 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill fills the view with a list that misses the last changes of the kind. late is their number. The API server may
-// answer an informer's first list from its own cache, which may be out of date.
+// fill replaces the content of the view by a list that lacks the last changes of the kind. The argument late is the
+// number of missing changes. The API server may answer an informer's first list from its own cache, which may be out of
+// date.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {

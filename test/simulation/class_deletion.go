@@ -16,8 +16,8 @@ func hasNone(kind string) func(*World) bool {
 }
 
 // applyClassAgain returns an action that creates a class again after it was deleted together with its fleet, like tools
-// that apply a folder repeatedly. The action does nothing while new machines have instances of the deleted class,
-// because that class still exists for them.
+// that apply a folder repeatedly. The action does nothing while the deleted class still exists, because machines with
+// instances use it.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
 		After: func(w *World) bool {

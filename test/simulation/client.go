@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// liveClient is the connection of a process to an API server. Each of its requests is an effect.
+// liveClient is the connection of a process to an API server. Each request of this client is an effect, so faults can
+// happen at each request.
 type liveClient struct {
 	client.Client
 	cache   *cache
@@ -123,8 +124,8 @@ func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch clie
 	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.api().Patch(ctx, o, patch, opts...) })
 }
 
-// cachedClient reads cached kinds from the cache of a process. Like the client in package process, it waits for the
-// process's own writes.
+// cachedClient reads from the cache of a process, if the cache contains the kind. Like the client in package process,
+// cachedClient waits for the process's own writes.
 type cachedClient struct {
 	*liveClient
 	cache *cache

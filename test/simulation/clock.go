@@ -2,7 +2,7 @@ package simulation
 
 import "time"
 
-// clock is the world's time. Only the scheduler moves it.
+// clock is the simulated time. Only the scheduler moves this clock.
 type clock struct{ at time.Time }
 
 // Now implements clock.PassiveClock.

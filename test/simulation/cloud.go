@@ -17,7 +17,8 @@ import (
 const (
 	providerName = "fake"
 	clusterID    = "world"
-	// cloudScope is the scope of all instances. A lookup in another scope finds nothing.
+	// cloudScope is the account that contains all instances of the simulated cloud. A lookup in another scope finds
+	// nothing.
 	cloudScope = "account-1"
 )
 
@@ -34,10 +35,10 @@ type Cloud struct {
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made counts the instances that were ever created for each machine.
+	// made contains, for each machine, the number of instances that were ever created.
 	made  map[types.UID]int
 	asked map[string]string
-	// changes counts the calls that may have changed something, and calls all calls.
+	// changes is the number of calls that may have changed something. calls is the number of all calls.
 	changes, calls int
 	past           past
 	outside        cloudOutside
@@ -52,7 +53,7 @@ type instance struct {
 	bootstrapToken string
 	spec           string
 	version        string
-	// The agent, if any, changes the version of the kubelet instead of the cloud.
+	// On a node with an agent, the agent changes the version of the kubelet, and the cloud does not.
 	agent
 	registered bool
 	// reported means that the cloud has returned the instance to a process.
@@ -60,16 +61,18 @@ type instance struct {
 	missing  time.Time
 	// doomed means that the instance will fail before it boots.
 	doomed bool
-	// laterAddresses contains addresses that the instance gets at the time addressed.
+	// laterAddresses contains addresses that a new instance does not have yet. addressed is the time when the instance
+	// gets these addresses.
 	laterAddresses []corev1.NodeAddress
 	addressed      time.Time
 	hung           bool
 	reclaim
 	flapped time.Time
 	legacy  legacyTags
-	// madeFor is the machine of the instance, if the tag with the machine was corrupted.
+	// madeFor is the UID of the machine for which the instance was created. It is set only if a corruption has changed
+	// the tag with this UID.
 	madeFor types.UID
-	// trail is what the orphan collection has observed of the instance.
+	// trail records what the orphan collection has read about the instance.
 	trail trail
 }
 
@@ -229,7 +232,8 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	return in.describe(), nil
 }
 
-// tagLag returns how long lookups by tag miss the next instance. This varies and is a part of Settle.
+// tagLag returns how long lookups by tag miss the next instance. The result varies between instances and is always
+// shorter than Settle.
 func (c *Cloud) tagLag() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
 
 func (c *Cloud) byID(providerID string) *instance {

@@ -79,8 +79,8 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		// A former leader has ended when Settle has passed since the next election. So the effect of its request must
-		// be visible by then.
+		// A former leader ends within Settle after the election of its successor. So its requests must take effect
+		// within this time.
 		shown := d.now().Add(d.Settle)
 		if d.process.former {
 			shown = d.process.deposedAt.Add(d.Settle)
@@ -135,8 +135,8 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
-			// A driver reads the instance before deleting it. So it knows the instance only as this read has returned
-			// it.
+			// A driver reads the instance before deleting it. So the driver knows only the state that this read has
+			// returned.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
 			out.Gone = !stale && !d.leftOf(req)
 			return nil

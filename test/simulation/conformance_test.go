@@ -18,8 +18,8 @@ import (
 // speed is how much faster time passes in the cloud than in the test suite, which waits in real time.
 const speed = 6000
 
-// suiteDriver adds what no controller in the world needs: concurrent calls, contexts that end, and invalid specs. All
-// other calls go to the cloud.
+// suiteDriver adds functions that only the conformance suite needs: concurrent calls, contexts that end, and invalid
+// specs. All other calls go to the cloud.
 type suiteDriver struct {
 	*World
 	lock  sync.Mutex
@@ -180,8 +180,8 @@ func suiteSpec(image string) []byte {
 }
 
 // TestCloudConforms checks that the world's cloud obeys the driver contract. Otherwise, the simulation would test the
-// controllers with an impossible cloud. Late reads, late tags, and pages that repeat entries are left out. They make
-// calls fail or return less than the suite expects.
+// controllers with an impossible cloud. Late reads, late tags, and pages that repeat entries are left out. With such
+// behavior of the cloud, calls fail or return less than the suite expects.
 func TestCloudConforms(t *testing.T) {
 	for name, habits := range map[string]Habits{
 		"none": nil, "states go back": {StateGoesBack}, "lists late": {ListsLate}, "reads stale": {ReadsStale},

@@ -37,13 +37,14 @@ const (
 	OutdatedTaints
 	Orphans
 	Approval
-	// NodeGroups tells an autoscaler the Node capacity of an empty deployment. AllControllers does not include it.
+	// NodeGroups tells an autoscaler the Node capacity of an empty deployment. AllControllers does not include
+	// NodeGroups.
 	NodeGroups
-	// BudgetReports updates the status of disruption budgets. AllControllers does not include it, because nothing in
-	// the world depends on it.
+	// BudgetReports updates the status of disruption budgets. AllControllers does not include BudgetReports, because
+	// nothing in the simulation depends on this status.
 	BudgetReports
 	// CloudController imitates a cloud controller manager: kubelets register without a provider ID, and the cloud
-	// controller sets the ID later. AllControllers does not include it.
+	// controller sets the ID later. AllControllers does not include CloudController.
 	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
@@ -51,8 +52,8 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// An administrator would configure these settings with flags. They are shorter than the defaults and than the patience
-// of a run. Except for the orphan collection, they are longer than the lag of caches.
+// An administrator would configure these settings with flags. These times are shorter than the defaults, and shorter
+// than the time limit of a run. Except for the orphan collection, these times are longer than the lag of caches.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55

@@ -10,15 +10,15 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// These constants limit a run. A run that exceeds them does not converge.
+// These constants limit a run. A run that exceeds one of these limits fails, because it did not converge.
 const (
 	maxSteps = 60_000
 	// patience is the simulated time that a run may take after the last action and the last fault. patience is shorter
 	// than the join timeout, which could hide a bug by replacing the machine. patience is longer than the waits after a
 	// fault and the settle time.
 	patience = 15 * time.Minute
-	// patienceWithTags replaces patience after a change of an instance's tags, because only the join timeout repairs
-	// it.
+	// patienceWithTags is the time limit of a run in which the tags of an instance were changed. Only the join timeout
+	// repairs such a change, because it replaces the machine.
 	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
 	// finalWriteTime is the time for the last status writes after the run has reached its end. Then the simulation
 	// watches the settled world for longWatch, or for shortWatch in the numerous runs of plans. shortWatch is longer
@@ -29,8 +29,8 @@ const (
 // unsettledError says that a run did not reach its end, although its processes only wait or have nothing left to do.
 type unsettledError struct{ error }
 
-// Run runs the world until it has reached its end. Nothing may be written for a while after that. wrong returns what is
-// still missing, or "" at the end.
+// Run runs the world until it has reached its end. Nothing may be written for a while after that. The function wrong
+// describes what is still missing, or returns "" when the world has reached its end.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -120,13 +120,13 @@ func writesSince(server *apiserver.Server, revision int64) (n int) {
 	return n
 }
 
-// settling returns the time for the last status writes. This time is longer if a process waits before a retry, or if a
-// clock was set back, because waits in memory then last longer. Go's monotonic clock prevents this in a real process,
-// but the world has none.
+// settling returns how long processes may still write statuses after the world has reached its end. This time is longer
+// if a process waits before a retry, or if a clock was set back. After a clock was set back, waits in memory last
+// longer. In a real process, Go's monotonic clock prevents this, but the simulation has no monotonic clock.
 func (w *World) settling() time.Duration {
 	settle := finalWriteTime
 	if w.safety.optionalReconcilers.has(Orphans) {
-		// An instance that one check could not list becomes an orphan only in the second check after it.
+		// If a check could not list an instance, the instance becomes an orphan only after two more checks.
 		settle += 3 * orphanPeriod
 	}
 	for _, p := range w.processes {

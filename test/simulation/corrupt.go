@@ -27,38 +27,40 @@ type Field struct {
 	Path []string
 }
 
-// Cluster is what stores an object.
+// Cluster names the API server or the cloud that stores an object.
 type Cluster string
 
-// The two API servers and the cloud. In the cloud, the fields are the tags of instances.
+// An object is stored by one of two API servers, or by the cloud. In the cloud, a corruption changes the tags of an
+// instance.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
 	InCloud   Cluster = "cloud"
 )
 
-// A How is a way to change a field.
+// How names a kind of change of a field.
 type How string
 
 const (
-	// Dropped removes the field. Emptied sets it to the zero value of its type.
+	// Dropped means that the field is removed. Emptied means that the field gets the zero value of its type.
 	Dropped How = "dropped"
 	Emptied How = "emptied"
-	// OfAnother uses the value of another object of the same kind. Earlier uses an earlier value of the same object.
+	// OfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
+	// the field gets a value that it had before.
 	OfAnother How = "of-another"
 	Earlier   How = "former"
-	// Highest uses an extreme value: a huge number, a time in the far future, a text of 253 characters, or the opposite
-	// of a boolean. Lowest uses a negative number or a time in the far past.
+	// Highest means an extreme value: a huge number, a time in the distant future, a text of 253 characters, or the
+	// opposite of a boolean. Lowest means a negative number or a time in the distant past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
-	// Other, Other2 and so on use the other values that the schema allows.
+	// Other, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
 	Other  How = "other"
 	Other2 How = "other-2"
 	Other3 How = "other-3"
 	Other4 How = "other-4"
 )
 
-// Hows returns all ways in which a field can be changed.
+// Hows returns all kinds of changes that a corruption can make.
 func Hows() []How {
 	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
 }
@@ -106,7 +108,7 @@ func ParseCorruption(text string) (Corruption, error) {
 	}
 	i := strings.LastIndex(rest, "=")
 	if i < 0 {
-		return bad("it lacks the way to change the field")
+		return bad("it does not say how to change the field")
 	}
 	c.How = How(rest[i+1:])
 	parts := strings.Split(rest[:i], "/")

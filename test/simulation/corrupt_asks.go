@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// meaning is what a changed field requests from Machinist according to its documentation. Carrying out this request is
-// no fault.
+// meaning describes what a changed field requests from Machinist, according to the documentation of the field.
+// Machinist may carry out this request.
 type meaning struct {
 	field *regexp.Regexp
-	// hows contains the ways of changing the field that make this request. If it is empty, all ways do.
+	// hows contains the kinds of changes that make this request. If hows is empty, every change of the field makes this
+	// request.
 	hows []How
-	// lose permits the replacement or removal of instances. leak permits an instance without a machine. differ permits
-	// another end than in the undisturbed run.
+	// If lose is set, instances may be replaced or removed. If leak is set, an instance may remain without a machine.
+	// If differ is set, the final state may differ from the undisturbed run.
 	lose, leak, differ bool
-	// deleted restricts the entry to objects that are being deleted.
+	// If deleted is set, the entry applies only to objects that are being deleted.
 	deleted bool
-	// onlySoon restricts the entry to what happens within soonAfter.
+	// If onlySoon is set, the entry permits only events that happen soon after the change (see soonAfter).
 	onlySoon bool
-	// unending means that another client may undo the request again and again. A condition or an event must report
-	// that.
+	// If unending is set, another client may undo the request each time that Machinist has carried it out. A condition
+	// or an event must report this.
 	unending bool
-	// rules contains the rules of the oracle that do not apply because of the request.
+	// rules contains the names of the oracle's checks that this request turns off.
 	rules []string
 	why   string
 }
 
 const soonAfter = 5 * time.Second
 
-// meanings lists what fields request. Any change of another field must be repaired, have no effect, or be reported.
-// Entries must follow the documentation of the field.
+// meanings contains an entry for each field whose change is a request to Machinist. Any change of another field must be
+// repaired, have no effect, or be reported. Entries must follow the documentation of the field.
 var meanings = []meaning{
 	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
 		rules: []string{"J4", "J5", "stampede"},
@@ -104,7 +105,8 @@ var meanings = []meaning{
 		why: "The annotation records that a set has released the machine, whoever writes it."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/(receive-from|move-to)\])?$`),
 		lose: true, differ: true, why: "A set that receives machines creates none, and a set that hands machines " +
-			"over deletes none. Without the annotation, they do so until their deployment sets it again."},
+			"over deletes none. Without the annotation, such sets create and delete machines until their deployment " +
+			"sets the annotation again."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
 		why: "The sizes make a deployment a node group of an autoscaler, so its capacity is reported. The other " +
@@ -166,7 +168,7 @@ var meanings = []meaning{
 			"node-template-one-patch)."},
 	{field: regexp.MustCompile(`^Node\.spec(\.unschedulable)?$`), differ: true,
 		rules: []string{"I7", "agent"},
-		why:   "If a Node is uncordoned during a drain, it is cordoned again after the next pod."},
+		why:   "If a Node is uncordoned during a drain, the drain cordons the Node again after the next pod."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
 		why: "Administrators and other controllers cordon and taint Nodes. Machinist leaves these changes alone."},
 }

@@ -36,8 +36,8 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 	},
 }
 
-// notCorruptible contains the fields that the API server controls. A write cannot change such a field, or requests
-// something else, such as a deletion.
+// notCorruptible contains the fields that the API server controls. A write to such a field either has no effect or has
+// another meaning, such as a deletion.
 var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
 	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.managedFields", "metadata.selfLink"}
@@ -48,8 +48,8 @@ type stored struct {
 	Field
 	object  client.Object
 	content content
-	// earlierVersions returns the earlier versions of the object, the newest one first. Nil means that they are
-	// unknown.
+	// earlierVersions returns the earlier versions of the object, the newest one first. If earlierVersions is nil, the
+	// earlier versions are unknown.
 	earlierVersions func() ([]content, error)
 }
 

@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The API server stores the Lease of a process only after its corruption. Otherwise, there would be a write each
-// second. The content of the other Leases follows from their holders.
+// The simulated API server stores the Lease of a process only after a corruption has changed the Lease. Otherwise, each
+// process would renew its Lease every second. The content of an unchanged Lease is computed from the process that holds
+// it.
 
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
@@ -76,8 +77,8 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns the new value for a field of a Lease. Earlier is the value of the previous leader, and Other that
-// of the waiting candidate.
+// leaseValue returns the new value for a field of a Lease. The corruption Earlier uses the value of the previous
+// leader. The corruption Other uses the value of the waiting candidate.
 func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// CorruptionReport is the result of a sweep of corruptions.
+// CorruptionReport contains the number of runs, their outcomes and the failures of a Corruptions sweep.
 type CorruptionReport struct {
-	// Possible is the number of possible corruptions in the selected states, and Run how many of them ran.
+	// Possible is the number of changes that are possible in the selected states. Run is the number of changes that
+	// were tried.
 	Possible, Run int
-	// By contains the numbers of outcomes for each field, including fields that were not tried.
+	// By maps each field to the numbers of its outcomes. Fields that were not tried have an entry too.
 	By map[string]CorruptionCounts
-	// Ways tells for each field and each way to change it whether it was tried.
+	// Ways contains each pair of a field and a kind of change. The value is true if this change was tried.
 	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration

@@ -27,7 +27,7 @@ const (
 	Harmless Outcome = "harmless"
 	// Named: a condition or an event reports the problem. No instance is lost or leaked.
 	Named Outcome = "named"
-	// AskedFor: according to its documentation, the changed field requests what has happened.
+	// AskedFor: Machinist did what the changed field requests according to its documentation.
 	AskedFor Outcome = "asked for"
 	// Violated: none of the above.
 	Violated Outcome = "violation"
@@ -38,7 +38,7 @@ func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// These limits apply to a world that does not reach its end, for a time of shortWatch.
+// These constants limit the actions of processes that wait for a repair. The limits apply to a time of shortWatch.
 const (
 	maxWrites = 12
 	mostSteps = 2500
@@ -146,8 +146,8 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	return Violated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extreme matches an extreme text with its context. Machinist does not remove conditions with such a type, because
-// another client has written them.
+// extreme matches a text that the corruption Highest has written, and the characters around this text. Machinist does
+// not remove conditions with such a type, because another client has written them.
 var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
@@ -158,7 +158,8 @@ func withoutExtremes(e End) End {
 	return out
 }
 
-// checkQuiet checks a world in which processes wait for a repair. They must not do too much meanwhile.
+// checkQuiet checks a world in which processes wait for a repair. Meanwhile, the processes may take only a limited
+// number of steps, and send only a limited number of calls and writes.
 func (w *World) checkQuiet(most int) error {
 	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
 	if err := w.runFor(shortWatch); err != nil {
@@ -180,15 +181,15 @@ func (w *World) checkQuiet(most int) error {
 	return nil
 }
 
-// lost returns an instance that was lost although its machine is still wanted, or "". During the deletion of machines,
-// the order of actions decides which instances are deleted. Then lost compares the number of created instances with the
-// undisturbed run.
+// lost returns an instance that no longer exists although its machine is still wanted, or "". While machines are being
+// deleted, the order of actions decides which instances are deleted. In this case, the number of created instances is
+// compared with the undisturbed run.
 func (w *World) lost(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
 		// In another order of actions, a machine may be deleted before it gets an instance.
 		most := max(r.result.Made, r.end.everMade())
 		if made := w.cloud.madeInAll(); made > most && r.scenario.MayDiffer == nil && r.scenario.Group == Lifecycle {
-			return fmt.Sprintf("one of %d created instances, although %d are enough", made, most)
+			return fmt.Sprintf("of unknown name (%d were created, and %d are enough)", made, most)
 		}
 		return ""
 	}
@@ -200,19 +201,19 @@ func (w *World) lost(r *recording, existing map[string]bool) string {
 	return ""
 }
 
-// losesAnyway reports whether the world can create as many instances without the corruption. Any write can change the
-// order of actions, so other orders are tried.
+// losesAnyway reports whether a run without the corruption can create at least the same number of instances. Any write
+// can change the order of actions, so other orders are tried.
 func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether the world can reach the same end without the corruption, in another order of actions.
+// endsAnyway reports whether a run without the corruption can have the same final state, in another order of actions.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
 
-// inAnotherOrder runs worlds without the corruption from the same state, in other orders of actions. inAnotherOrder
-// reports whether the condition holds at the end of any of them.
+// inAnotherOrder repeats the run from the same state without the corruption, in other orders of actions. inAnotherOrder
+// reports whether the given condition is true at the end of one of these runs.
 func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false
@@ -254,8 +255,8 @@ func (w *World) leaked(r *recording) string {
 	return ""
 }
 
-// reportedProblems returns the warning events since the corruption, and the failing conditions that the undisturbed run
-// does not end with.
+// reportedProblems returns the warning events since the corruption, and the failing conditions. Conditions that also
+// fail at the end of the undisturbed run are left out.
 func (w *World) reportedProblems(end *World) string {
 	usual := end.failingConditions()
 	var out []string

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Corruptions is a sweep of corruptions. In some states of each scenario, it changes each field of each object in each
-// way.
+// Corruptions configures a series of runs in which one field of a stored object is changed. In selected states of each
+// scenario, the sweep makes every kind of change to every field of every object.
 type Corruptions struct {
 	Scenarios []Scenario
 	// Budget is the number of corruptions in all scenarios together. 0 means all.
@@ -23,18 +23,19 @@ type Corruptions struct {
 	States  int
 	Seed    uint64
 	Workers int
-	// Only is a pattern for the names of fields in reports. Nil means all fields.
+	// Only restricts the sweep to fields whose name in reports matches this pattern. Nil means all fields.
 	Only *regexp.Regexp
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough, if set, ends the sweep early by returning true for the failures so far.
+	// Enough, if set, is called with the failures so far. If the function returns true, the sweep ends early.
 	Enough func([]Failure) bool
 }
 
 type candidate struct {
 	Corruption
 	group string
-	// chance, from 0 to 1, orders the candidates of a group. The value is a hash of the corruption.
+	// chance is a number from 0 to 1 by which the candidates of a group are sorted. The value is a hash of the
+	// corruption.
 	chance float64
 	rank   float64
 }
@@ -101,9 +102,9 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// candidates returns the undisturbed run of a scenario and its possible corruptions. The first n of them are an even
-// sample, for every n. The list begins with one corruption for each combination of field and way, in another order for
-// each scenario.
+// candidates returns the undisturbed run of a scenario and its possible corruptions. For every n, the first n
+// corruptions are an even sample. The list begins with one corruption for each pair of a field and a kind of change.
+// The order of these pairs differs between scenarios.
 func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
 	p, err := s.Scenarios[i].Prepare(scheme)
 	if err != nil {
@@ -166,7 +167,8 @@ func modf(x float64) (whole int, part float64) {
 	return whole, x - float64(whole)
 }
 
-// states returns the effects of n states that are evenly distributed over the run, and the first and the last state.
+// states selects the effects at which fields are changed: the first one, the last one, and n effects that are evenly
+// distributed over the run.
 func (r *recording) states(n int) (out []int) {
 	if len(r.points) > 0 {
 		for i := range n + 1 {

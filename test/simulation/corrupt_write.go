@@ -17,7 +17,7 @@ type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// at is the time of the corruption. waived means that a rule was not applied because of it.
+	// at is the time of the corruption. waived is true if the oracle has skipped a rule because of the corruption.
 	at     time.Time
 	waived bool
 	events []string
@@ -46,8 +46,8 @@ func (c *corrupted) permits(what func(*meaning) bool) bool {
 	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
 }
 
-// corrupt changes a field with all permissions, subject to the API server's admission. With dry, it only checks whether
-// the change is possible.
+// corrupt changes a field with all permissions, subject to the API server's admission. If dry is true, corrupt only
+// checks whether the change is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
 	all, err := w.stored()
 	if err != nil {

@@ -21,13 +21,16 @@ type PlanReport struct {
 	Took                               time.Duration
 }
 
-// Coverage counts, for each scenario and fault, the effects that can have the fault and those that had it.
+// Coverage counts effects for each scenario and fault: the effects at which the fault is possible, and the effects at
+// which the fault was tried.
 type Coverage map[string]map[string]*Cell
 
-// Cell counts faults: All are possible, and Done have happened.
+// Cell counts the effects for one fault. All is the number of effects at which the fault is possible. Done is the
+// number of effects at which the fault was tried.
 type Cell struct{ Done, All int }
 
-// family returns the name of a fault for tables and omits the kind of a frozen or relisted cache.
+// family returns the name of a fault in tables. The name does not contain the kind if the fault freezes or relists a
+// cache.
 func (f Fault) family() string {
 	for _, word := range []string{frozen, relisted} {
 		if strings.HasPrefix(string(f), word) {
@@ -55,8 +58,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults as a table with a row for each scenario. A cell contains the share of the
-// possible effects that had the fault.
+// Table returns the coverage by single faults as a table with a row for each scenario. A cell contains the percentage
+// of possible effects at which the fault was tried.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {
@@ -86,7 +89,7 @@ func (c Coverage) Table() string {
 	return out.String()
 }
 
-// impossibleFaults describes the faults that cannot happen. No column of the table counts them.
+// impossibleFaults describes the faults that cannot happen. The table has no columns for these faults.
 const impossibleFaults = `plans: these faults are impossible or have no effect:
   - after a read, a crash (it equals a crash before the next effect), a lost or late response, or a request in flight
   - a conflict of a creation, of a read, or of a deletion without a version

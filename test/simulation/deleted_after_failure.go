@@ -102,9 +102,10 @@ func retriesFail(*rand.Rand) []Action {
 	}, lasting(7)) // A machine that has run for an hour ends the series of retries.
 }
 
-// mostFailing limits the machines that a fleet of one may create in two and a half hours if none of them joins. They
-// are the first machine, three replacements, and one more in each of the next two hours. A restart and a former leader
-// may each lose one count, which adds one machine. A client that removes the condition of the stopped set adds three.
+// mostFailing limits the machines that a fleet of one may create in two and a half hours if none of them joins. Six
+// machines are regular: the first machine, three replacements, and one more replacement in each of the next two hours.
+// A restart and a former leader may each cause one more machine, because a failure is then not counted. A client that
+// removes the condition of the stopped set may cause three more machines.
 const mostFailing = 11
 
 // replacementsFail creates machines that never join until the image is fixed. The next attempt then joins.

@@ -20,8 +20,8 @@ import (
 // Disruptions is the group of scenarios that replace or change machines under disruption budgets, without scaling down.
 const Disruptions Group = "disruption"
 
-// oldAge is the age of the machines that must expire, and expireAfter the maximum age. A run is too short for the
-// replacements to reach it.
+// oldAge is the age of the machines that must expire, and expireAfter the maximum age. A run is so short that the
+// replacements do not reach the maximum age.
 const (
 	oldAge      = 25 * time.Hour
 	expireAfter = 24 * time.Hour
@@ -57,8 +57,8 @@ func disruptionScenarios() []Scenario {
 	}
 }
 
-// overlapping rolls out three deployments at the same time, under two budgets that share machines. Meanwhile, one
-// budget becomes smaller and the other one is deleted.
+// overlapping returns actions that roll out three deployments at the same time, under two budgets that share machines.
+// Meanwhile, one budget becomes smaller and the other one is deleted.
 func overlapping(r *rand.Rand) []Action {
 	actions := []Action{rollNamed(deployment), rollNamed("api"), rollNamed("jobs"),
 		setBudget(budget("all", "1")).after(upTo(r, 40*time.Second)), dropBudget("front").after(upTo(r, time.Minute))}
@@ -68,7 +68,8 @@ func overlapping(r *rand.Rand) []Action {
 	return actions
 }
 
-// pausing pauses a fleet before or during a rollout. During the pause, the fleet is scaled and a machine is deleted.
+// pausing returns actions that pause a fleet before or during a rollout. During the pause, the fleet is scaled and a
+// machine is deleted.
 func pausing(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(upTo(r, 20*time.Second))}
 	if r.IntN(2) == 0 {
@@ -117,8 +118,9 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(upTo(r, 4*time.Minute))}
 }
 
-// breaking makes half of the machines of two deployments unhealthy during a pause. At the same time, other machines
-// become outdated or too old, must be replaced, or must not be disrupted. Most unhealthy machines recover.
+// breaking returns actions that make half of the machines of two deployments unhealthy during a pause. At the same
+// time, other machines become outdated or too old, must be replaced, or must not be disrupted. Most unhealthy machines
+// recover.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
@@ -131,8 +133,8 @@ func breaking(r *rand.Rand) []Action {
 		dropBudget(disruption.PauseBudget).after(longUnhealthy+upTo(r, 2*time.Minute)))
 }
 
-// exchanging replaces the machines of a fleet because of their age or a request. For a while, one of them must not be
-// disrupted.
+// exchanging returns a script in which the machines of a fleet are replaced because of their age or a request. For a
+// while, one of these machines must not be disrupted.
 func exchanging(of string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}

@@ -107,7 +107,8 @@ func deleteSilent() Action {
 		}}
 }
 
-// annotateDeleted annotates all machines that are being deleted, when one of them is being drained or already gone.
+// annotateDeleted returns an action that annotates all machines that are being deleted. The action waits until a
+// machine is being drained or has been removed.
 func annotateDeleted(key string) Action {
 	return Action{Name: "annotate machines that are being deleted: " + key, After: draining,
 		Do: func(ctx context.Context, w *World, c client.Client) error {

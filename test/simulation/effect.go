@@ -14,7 +14,7 @@ type Effect struct {
 	Process, Controller string
 	// Verb, Kind and Name describe the effect, for example "patch status", "Machine" and "ns/m-1".
 	Verb, Kind, Name string
-	// Reads means that the effect changes nothing.
+	// Reads is true if the effect only reads and changes nothing.
 	Reads bool
 	// Versioned means that a deletion has a resource version as a precondition.
 	Versioned bool
@@ -26,9 +26,9 @@ func (e Effect) String() string {
 	return fmt.Sprintf("#%d %s: %s %s %s", e.N, e.Controller, e.Verb, e.Kind, e.Name)
 }
 
-// Faults decides which faults happen.
+// Faults chooses the faults that happen in a run.
 type Faults interface {
-	// Of returns the fault of the next effect, if any.
+	// Of returns the fault that happens at the next effect, or "" if no fault happens.
 	Of(w *World, e Effect) Fault
 }
 

@@ -18,9 +18,10 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// election elects a leader among processes with the same name and uses the production code for locks and fences, and
-// imitates the elector of client-go. An election begins when a Lease is changed, and ends after the same process has
-// led for a while. Most runs have no election: a process leads until another one replaces it.
+// election simulates the election of a leader among processes with the same name. The simulation uses the production
+// code for locks and fences, and imitates the elector of client-go. An election begins when a Lease is changed, and
+// ends after the same process has led for a while. Most runs have no election: a process leads until another one
+// replaces it.
 type election struct {
 	world *World
 	// name is the name of all these processes. shared means that they belong to a group and have two Leases.
@@ -47,8 +48,8 @@ type elector struct {
 const (
 	// retryPeriod equals that of process.Config.
 	retryPeriod = time.Second
-	// undisturbed is how long a leader must lead until the election ends. longestElection limits the duration of an
-	// election.
+	// undisturbed is the time that the same process must lead until the election ends. longestElection limits the
+	// duration of an election.
 	undisturbed, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
 	// leaseGroup is the group of the providers.
 	leaseGroup = "2-shards"
@@ -158,7 +159,8 @@ func (e *election) process() *Process {
 	return nil
 }
 
-// end ends a leader whose fence has closed or whose process has ended. The host then starts another process.
+// end stops the process of a leader whose fence has closed, or cleans up after a process that has ended. The host then
+// starts another process.
 func (c *elector) end() {
 	w := c.world
 	w.logf("%s ends: %v", c.identity, c.fence.Check())
@@ -223,7 +225,7 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// decides reports whether processes with this name need an election before they run again. Otherwise, a restart is
+// decides returns true if processes with this name need an election before they run again. Otherwise, a restart is
 // sufficient.
 func (e *election) decides(name string) bool { return e != nil && e.name == name }
 
@@ -239,7 +241,8 @@ func (e *election) next() (at time.Time, waits bool) {
 	return at, waits
 }
 
-// fenceClock is the world's clock for a fence. Its timers never fire, because the fence is checked before each action.
+// fenceClock is the world's clock for a fence. Timers of this clock never fire. The fence does not need timers, because
+// the simulation checks the fence before each action.
 type fenceClock struct {
 	clocks.WithTickerAndDelayedExecution
 	clock *clock

@@ -72,8 +72,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return m.Spec.ClassRef.Name
 }
 
-// classFinalizers returns the finalizers of a class that machines use. Unused classes may differ, so they have none
-// here.
+// classFinalizers returns the finalizers of a class that machines use. For an unused class, the result is empty,
+// because the finalizers of such a class may differ between runs.
 func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
@@ -84,7 +84,7 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 }
 
 // anyEnd accepts each end, for scenarios in which administrators or an autoscaler act depending on the current state.
-// Other checks judge these ends.
+// Such runs are checked by other rules of the simulation.
 func anyEnd(e End) { clear(e) }
 
 // passedRevisions ignores sets without machines. If a change is reverted early, the deployment creates no set for this
@@ -97,8 +97,8 @@ func passedRevisions(e End) {
 	}
 }
 
-// adoptedOrNot removes the lines that depend on whether a set has adopted a machine without an owner. Settled checks
-// the numbers of these objects.
+// adoptedOrNot removes the lines that depend on whether a set has adopted a machine without an owner. The function
+// Settled checks the numbers of machines, instances and Nodes instead.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
@@ -149,8 +149,8 @@ func stableEntries(all map[string]string) []string {
 	return out
 }
 
-// conditions returns the conditions without failures, stalls, pauses and freezes that are over. These remain only in
-// runs in which the problem occurred.
+// conditions returns the conditions without failures, stalls, pauses and freezes that are over. Such conditions remain
+// only in runs in which the problem occurred.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {

@@ -26,7 +26,7 @@ const (
 	// Lost means that the process gets an error, but the effect happens.
 	Lost Fault = "lost"
 	// Late means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
-	// Other effects are Lost instead.
+	// At any other effect, use the fault Lost instead.
 	Late Fault = "late"
 	// Conflict means that another client has changed the object. Throttled means that there were too many requests, and
 	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
@@ -37,14 +37,15 @@ const (
 
 // These faults begin at an effect.
 const (
-	// LongDenied is Denied for deniedFor, for all requests of the process with the same verb and kind.
+	// LongDenied means that all requests of the process with the same verb and kind are forbidden for a time of
+	// deniedFor.
 	LongDenied Fault = "denied-for-long"
 	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each
 	// kind lacks the last 1, 3 or 9 changes.
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved shows several changes of an object as one to the process, for hiddenFor.
+	// Unobserved means that the process sees several changes of an object as one change, for a time of hiddenFor.
 	Unobserved Fault = "unobserved"
 	// TimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
 	TimeJumps Fault = "time-jumps"
@@ -59,8 +60,9 @@ const (
 	// its fence closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted are prefixes of faults that end with a kind. For frozenFor, the process receives no changes
-	// of this kind. Then it receives the missed changes after frozen, or a new list after relisted.
+	// frozen and relisted are the first part of the names of two kinds of faults. The second part is the kind of a
+	// cache, which receives no changes for a time of frozenFor. After that, a cache with a "freeze" fault receives the
+	// missed changes. A cache with a "relist" fault receives a new list.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -95,10 +97,11 @@ func faultsOf(e Effect) []Fault {
 	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
 }
 
-// everyFaultOf returns all faults that an effect can have in a plan. cached contains the kinds in the process's cache.
+// everyFaultOf returns all faults that a plan can contain for an effect. cached contains the kinds in the process's
+// cache.
 func everyFaultOf(e Effect, cached []string) []Fault {
 	out := append(faultsOf(e), Throttled, Restart1, Restart3, Restart9, Unobserved, TimeJumps, ClockBack, TwoLeaders)
-	// The permission to read tokens does not change during a run. A provider without it creates no tokens.
+	// The permission to read tokens does not change during a run. A provider without this permission creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
@@ -106,8 +109,8 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
-	// A late bootstrap token may outlive the join of its machine. In a real cluster, Kubernetes removes it when it
-	// expires. The world has no such controller.
+	// If a bootstrap token is created late, the token may still exist after its machine has joined. In a real cluster,
+	// Kubernetes removes an expired token. The simulation has no such controller.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
 		out = append(out, InFlight)
 	}
@@ -179,7 +182,7 @@ func (w *World) faultsLast() bool {
 	return false
 }
 
-// denial describes requests that a process may not send for some time.
+// denial describes the requests that an API server refuses to a process for some time.
 type denial struct {
 	verb, kind string
 	until      time.Time

@@ -12,9 +12,9 @@ import (
 	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// forceDeleteScenarios returns scenarios in which a Machine is deleted before its instance. In the first one, the
+// forceDeleteScenarios returns scenarios in which a Machine is deleted before its instance. In the first scenario, the
 // machine is force-deleted while the cloud refuses to delete instances, and the orphan collection removes the rest
-// later. In the second one, an administrator removes the finalizer after the cloud has accepted the deletion.
+// later. In the second scenario, an administrator removes the finalizer after the cloud has accepted the deletion.
 func forceDeleteScenarios() []Scenario {
 	force := annotateDeleted(v1beta1.AnnotationForceDelete)
 	force.After = nil
@@ -84,8 +84,8 @@ func (w *World) forced(owner uid) bool {
 	return false
 }
 
-// leftByForce reports whether a machine is an exception to I1. A force-deleted machine may go before its instance once
-// a record lists what may remain.
+// leftByForce reports whether a machine is an exception to I1. A force-deleted machine may be removed before its
+// instance, if a record lists the parts that may remain.
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
 	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }

@@ -125,8 +125,8 @@ func skew(process string, ahead time.Duration) Action {
 		}}
 }
 
-// differingClocks is silences with a process whose clock is wrong by more than the health timeout, ahead or behind. The
-// clock is wrong from the beginning, or after a node has become silent.
+// differingClocks adds a wrong clock to the actions of silences. The clock of one process is ahead or behind by more
+// than the health timeout. The clock is wrong from the beginning, or after a node has become silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
@@ -158,8 +158,8 @@ func silences(r *rand.Rand) []Action {
 	return actions
 }
 
-// tooMany makes more kubelets silent than maxUnhealthy allows, for longer than the health timeout. Some of them report
-// again.
+// tooMany returns actions that silence more kubelets than maxUnhealthy allows, for longer than the health timeout. Some
+// of them report again.
 func tooMany(r *rand.Rand) []Action {
 	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
@@ -171,7 +171,7 @@ func tooMany(r *rand.Rand) []Action {
 	return append(actions, revive(r.IntN(2)).after(healthTimeout+upTo(r, 5*time.Minute)))
 }
 
-// meltdowns makes most kubelets silent for a while. In some runs, one of them remains silent.
+// meltdowns returns actions that silence most kubelets for a while. In some runs, one of them remains silent.
 func meltdowns(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), check("100%")}
 	for range 4 + r.IntN(3) {
@@ -180,7 +180,8 @@ func meltdowns(r *rand.Rand) []Action {
 	return append(actions, revive(r.IntN(2)).after(healthKnownAfter+upTo(r, 9*time.Minute)))
 }
 
-// outages makes a cluster unreachable for a while. In some runs, the kubelets report again only some time later.
+// outages returns a script that makes a cluster unreachable for a while. In some runs, the kubelets report again only
+// some time later.
 func outages(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{stopUsers()}

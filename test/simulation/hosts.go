@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file simulates kubelets. Each one is represented by its instance. The scheduler of the world chooses when a
-// kubelet takes its next step.
+// This file simulates kubelets. The simulation has no separate object for a kubelet: the instance contains the state of
+// its kubelet. The scheduler of the world chooses when a kubelet takes its next step.
 
 func (w *World) kubelets() []choice {
 	var out []choice

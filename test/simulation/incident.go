@@ -24,8 +24,8 @@ func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles contains the problems of the cloud, its images and its networks. A script sets them. The zero value has no
-// problems.
+// troubles contains the problems of the cloud, its images and its networks. The actions of a script set these fields.
+// The zero value describes a cloud without problems.
 type troubles struct {
 	// quota limits the number of instances, including those that are being deleted. 0 means no limit.
 	quota int
@@ -33,26 +33,27 @@ type troubles struct {
 	// the calls in the last minute.
 	perMinute int
 	answered  []time.Time
-	// forgets makes the cloud return no instances.
+	// If forgets is set, the cloud returns no instances.
 	forgets bool
-	// silent is an image whose kubelets never register. Kubelets of the image flapping register but never become Ready,
-	// and change another condition each flapEvery.
+	// silent is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
+	// register but never become Ready. Such a kubelet also changes another condition each time that flapEvery has
+	// passed.
 	silent, flapping string
-	// madeSilent counts the instances with the image silent, without those that fail before they boot. silentSince is
-	// when the first one was created.
+	// madeSilent is the number of created instances whose kubelets never register. Instances that fail before they boot
+	// do not count. silentSince is the time when the first such instance was created.
 	madeSilent  int
 	silentSince time.Time
-	// mostSilent limits the instances with the image silent. 0 means no limit.
+	// mostSilent is the highest allowed value of madeSilent. 0 means no limit.
 	mostSilent int
-	// withdrawn means that the script has withdrawn a request for more machines than the quota allows. inVain contains
-	// the machines for which the cloud has refused an instance since then.
+	// withdrawn is true after the script has lowered the replicas from a value that the quota does not allow. inVain
+	// contains the machines for which the cloud has refused an instance after that.
 	withdrawn bool
 	inVain    map[uid]bool
 	// byAddress makes the cloud derive host names from addresses, and reuse a free address immediately.
 	byAddress bool
 	refused   map[uid][]time.Time
 	throttled []time.Time
-	// stripped contains the machines that were removed before their instances.
+	// stripped contains the machines that were removed while their instances still existed.
 	stripped map[uid]bool
 	deletes  refusedDeletes
 	// otherIDs makes a distribution's cloud controller set its own provider IDs on Nodes.
@@ -79,7 +80,7 @@ func trouble(name string, change func(*troubles)) Action {
 }
 
 func addSemantics(all ...Semantics) Action {
-	name := fmt.Sprintf("the cloud gets the semantics %v", all)
+	name := fmt.Sprintf("the cloud now behaves with the semantics %v", all)
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.past.habits = slices.Concat(w.cloud.past.habits, all)
 		return nil

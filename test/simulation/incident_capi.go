@@ -156,7 +156,7 @@ func scaledBack(r *rand.Rand) []Action {
 // rolledSlowly rolls out a fleet whose drains take longer than the start of a new machine.
 func rolledSlowly(*rand.Rand) []Action {
 	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
-		// At most replicas + maxSurge machines may be live, and as many in deletion as the strategy allows at a time. A
+		// The strategy allows replicas + maxSurge live machines, and one machine at a time that is being deleted. A
 		// former leader may have created one more.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
@@ -189,7 +189,8 @@ func rolledInPercent(r *rand.Rand) []Action {
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restored restores the control cluster from a backup without owner references. The manager starts afterwards.
+// restored returns actions that restore the control cluster from a backup without owner references. The manager starts
+// afterwards.
 func restored(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {

@@ -168,7 +168,8 @@ func joinsLate(r *rand.Rand) []Action {
 	return []Action{slow, scale(3), scale(1).onceThereIs(2, "instance")}
 }
 
-// twoVanish removes most instances of a small fleet whose health check allows fewer unhealthy machines.
+// twoVanish returns actions that remove two of the three instances of a fleet. The health check allows fewer unhealthy
+// machines.
 func twoVanish(r *rand.Rand) []Action {
 	return []Action{stopUsers(), check("40%"), breakInstance(r.IntN(3)),
 		breakInstance(r.IntN(2)).after(upTo(r, 30*time.Second))}

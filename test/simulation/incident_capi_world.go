@@ -14,10 +14,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside describes problems outside of the processes. The zero value has no problems.
+// outside describes problems that the processes of Machinist do not cause. The zero value describes a world without
+// such problems.
 type outside struct {
 	statements []statement
-	// relabels enables a policy engine that changes the labels of all machines.
+	// If relabels is set, a policy engine changes the labels of all machines.
 	relabels bool
 	// Until webhookUntil, an unavailable webhook blocks all writes of the spec and metadata of Machines. refused counts
 	// the blocked writes of processes.
@@ -25,7 +26,8 @@ type outside struct {
 	refused      int
 }
 
-// statement is an additional requirement of one run. wrong returns a violation, or "".
+// statement is an additional requirement of one run. The function wrong describes how the run violates the requirement,
+// or returns "".
 type statement struct {
 	about string
 	wrong func(*World) string
@@ -113,10 +115,10 @@ func webhookDown(d time.Duration) Action {
 	})
 }
 
-// deleteNode returns an action that deletes the i-th Ready Node. With again, the kubelet recreates the Node
-// immediately. Otherwise, it is silent until its restart.
+// deleteNode returns an action that deletes the i-th Ready Node. If again is true, the kubelet recreates the Node
+// immediately. Otherwise, the kubelet is silent until its restart.
 func deleteNode(i int, again bool) Action {
-	return Action{Name: fmt.Sprintf("delete a node, registers again at once: %t", again),
+	return Action{Name: fmt.Sprintf("delete a Node (the kubelet registers again at once: %t)", again),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			var candidates []*instance
 			for _, in := range w.recorded() {

@@ -24,8 +24,8 @@ func troubledClouds() []Scenario {
 	}
 }
 
-// quotas rolls out a fleet at the limit of the quota. The rollout needs one instance more than allowed, or deletes an
-// instance first.
+// quotas returns actions that roll out a fleet while the quota is used up. The rollout needs one instance more than
+// allowed, or deletes an instance first.
 func quotas(r *rand.Rand) []Action {
 	change := strategy(1, 0)
 	if r.IntN(2) == 0 {
@@ -80,7 +80,8 @@ func (o *oracle) mayInsist() {
 			if m := o.machines[id]; m != nil {
 				name = m.Name
 			}
-			o.breach("quota", "machine %s has requested %d times an instance that the quota does not allow", name, len(all))
+			o.breach("quota", "machine %s has requested an instance %d times, although the quota forbids it", name,
+				len(all))
 		}
 	}
 	if len(t.throttled) > mostThrottled {

@@ -79,12 +79,12 @@ func removeWithoutFinalizers(i int) Action {
 	}}
 }
 
-// surgeOfSilence is the surge of a rollout to an image that never joins.
+// surgeOfSilence is the maxSurge of a rollout to an image whose kubelets never register.
 const surgeOfSilence = 3
 
-// mayGoOnFailing limits the instances with an image that never joins. The surge is allowed, and one instance at a time
-// may replace an instance after its join timeout. A former leader may add two instances: one that it was creating, and
-// one that it was replacing.
+// mayGoOnFailing limits the instances with an image whose kubelets never register. A rollout may create maxSurge such
+// instances at first. After each join timeout, one more instance may replace the failed one. A former leader may add
+// two instances: one that it was creating, and one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {

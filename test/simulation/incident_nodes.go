@@ -31,7 +31,7 @@ func troubledNodes() []Scenario {
 }
 
 // reusedAddresses runs a cloud that reuses host names immediately. Instances end without a request, and new instances
-// get their names. The old Nodes still exist then, and the machines have not noticed the loss.
+// get the host names of the old ones. The old Nodes still exist then, and the machines have not noticed the loss.
 func reusedAddresses(r *rand.Rand) []Action {
 	actions := []Action{
 		trouble("hosts are named after their addresses", func(t *troubles) { t.byAddress = true }),

@@ -133,8 +133,8 @@ func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether the end of the instance is announced by the taint of the node or by the status of the
-// machine. The status at the beginning of the current reconciliation also counts.
+// announced reports whether the taint of the node or the status of the machine says that the instance will end soon.
+// The status at the beginning of the current reconciliation also counts.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }
@@ -150,8 +150,9 @@ func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // drainEnds returns the earliest permitted end of a drain that began at start. An announced end of the instance
-// shortens the drain timeout. After a withdrawal, the earlier end applies until the status shows it. A shorter timeout
-// also counts for a while after a change, because a process may not have seen the change.
+// shortens the drain timeout. If the announcement is withdrawn, the shortened timeout applies until the status shows
+// the withdrawal. A shorter timeout also counts for a while after a change, because a process may not have seen the
+// change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
 	for _, believed := range o.believed(m.UID) {

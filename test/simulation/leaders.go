@@ -12,13 +12,14 @@ import (
 // second case, the former leader considers itself the leader until the renew deadline (see package fence). The former
 // leader also continues to read while its process waits for canceled work.
 //
-// In the simulation, a former life of a process continues within these limits. Its actions have another actor name.
-// Rules about the knowledge of the leader (I3) apply only to the current leader.
+// In the simulation, a former life of a process continues within these limits. The actions of a former life have a
+// different actor name. Rules about the knowledge of the leader (I3) apply only to the current leader.
 
-// Former is the suffix of the actor name of a former life of a process.
+// Former is added to the actor name of a process when the process has lost its leadership.
 const Former = " (former)"
 
-// depose makes the current life of a process a former life, and starts a new one like a restart.
+// depose ends the leadership of a process, which continues to run as a former leader. depose starts a successor in the
+// same way as a restart.
 func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
@@ -49,7 +50,7 @@ func (p *Process) actAsFormer() {
 	}
 }
 
-// fence returns an error if the process must no longer change anything. The process checks it before each change.
+// fence returns an error if the process must no longer change anything. The process calls fence before each change.
 func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()

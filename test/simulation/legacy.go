@@ -26,11 +26,12 @@ import (
 type legacy struct {
 	world  *World
 	system source.System
-	// role means that the system's instances have a special tag, by which it finds and deletes instances without a
-	// machine.
+	// If role is set, the instances of the old system have a role tag. The old system uses this tag to find and delete
+	// instances without a machine.
 	role bool
 	lost time.Time
-	// retry is when the controller continues after a rejected request. stopping is when its pod began to stop.
+	// retry is the time when the controller continues after a rejected request. stopping is the time when the
+	// controller's pod began to stop.
 	retry, stopping time.Time
 	pending         []pendingCreation
 	serial          int
@@ -60,7 +61,7 @@ const (
 	oldLease    = 15 * time.Second
 	oldShutdown = 4 * time.Second
 	oldRetry    = 2 * time.Second
-	// settleOfMigrations limits how long a creation may be pending in a world with an old system.
+	// settleOfMigrations is the longest time that a creation may be pending in a scenario with an old system.
 	settleOfMigrations = 20 * time.Second
 )
 

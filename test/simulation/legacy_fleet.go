@@ -30,8 +30,8 @@ var migrationPolicies = sync.OnceValue(func() []client.Object {
 type OldSystem struct {
 	// Group is the API group of the system's machines: provider.SourceClusterK8s or provider.SourceGardener.
 	Group string
-	// Role means that the system's instances have a special tag, by which it finds and deletes instances without a
-	// machine.
+	// If Role is set, the instances of the old system have a role tag. The old system uses this tag to find and delete
+	// instances without a machine.
 	Role bool
 }
 

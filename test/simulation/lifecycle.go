@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lifecycleScenarios returns scenarios in which one event affects a small fleet. They are small enough that each fault
-// is tried at each effect.
+// lifecycleScenarios returns scenarios in which one event affects a small fleet. The scenarios are so small that the
+// sweep of plans can try every fault at every effect.
 func lifecycleScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return slices.Clone(actions) }
@@ -87,8 +87,8 @@ func (d Action) onceProtected(secret string) Action {
 	return d
 }
 
-// vanishing deletes an object and creates it again. The deletion happens before or after another action, and may ignore
-// finalizers.
+// vanishing returns a script that deletes an object and creates it again. The deletion happens before or after another
+// action, and may ignore finalizers.
 func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}
@@ -121,8 +121,8 @@ func deleteObject(ctx context.Context, c client.Client, o client.Object, force b
 	return client.IgnoreNotFound(c.Update(ctx, found))
 }
 
-// createAgain returns an action that creates a deleted object again. If its deletion is in progress, the action
-// completes it first.
+// createAgain returns an action that creates a deleted object again. If the deletion of the old object is in progress,
+// the action first completes this deletion.
 func createAgain(o client.Object) Action {
 	return Action{Name: fmt.Sprintf("create %T %s again", o, o.GetName()),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {

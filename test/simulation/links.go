@@ -17,13 +17,14 @@ import (
 )
 
 type link struct {
-	// cut is when the connection was lost, or zero. forAll means that the API server is unreachable for all clients.
+	// cut is the time when the connection was lost. The zero time means that the connection works. forAll means that
+	// the API server is unreachable for all clients.
 	cut    time.Time
 	forAll bool
 	// refuses means that the API server answers, but rejects the credentials of the processes.
 	refuses bool
 	step    int
-	// restored is when the last outage ended that was long enough for all processes to notice.
+	// restored is the end of the last outage that was long enough for all processes to notice.
 	restored time.Time
 }
 
@@ -34,7 +35,7 @@ const (
 )
 
 const (
-	// noticedAfter is how long the processes take to notice an outage at most.
+	// noticedAfter is the longest time that the processes take to notice an outage.
 	noticedAfter = 70 * time.Second
 	// leaseLostAfter is how long a process continues without renewing its Lease.
 	leaseLostAfter = 10 * time.Second
@@ -259,7 +260,8 @@ func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguratio
 	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }
 
-// ticking adds timers to a passive clock, for code that requires them. The world never sets a timer.
+// ticking adds the methods for timers to a passive clock, for code that requires them. No code in the simulation sets a
+// timer.
 type ticking struct {
 	clocks.WithTicker
 	clocks.PassiveClock

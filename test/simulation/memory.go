@@ -14,10 +14,10 @@ import (
 // This code copies the memory of controllers by reflection, so that production code contains nothing for the
 // simulation.
 //
-// First, New creates a controller with the options of its new process. Then it gets a deep copy of another controller's
-// memory. What connects a controller with its process stays: options, functions, channels, interfaces (such as clients
-// and queues), locks and metrics. Everything else is memory. A field that cannot be copied, such as a map of functions,
-// panics on its first use, so no new field is forgotten.
+// First, a new controller is created with the options of its new process. Then the new controller gets a deep copy of
+// another controller's memory. The new controller keeps its own connections to its process: options, functions,
+// channels, interfaces (such as clients and queues), locks and metrics. Everything else is memory. A field that cannot
+// be copied, such as a map of functions, panics on its first use, so no new field is forgotten.
 
 // inherit copies the memory of one controller to a new controller. Neither may be reconciling.
 func inherit[T any](into, from *T) {
@@ -49,7 +49,7 @@ func copyMemory(into, from reflect.Value) {
 // unsharer replaces each reference in a shallow copy by a reference to a separate copy.
 type unsharer func(reflect.Value)
 
-// unsharers contains the unsharer for each known type, or nil if the type contains no reference to mutable data.
+// unsharers caches the results of unsharerOf. The result is nil for a type that contains no reference to mutable data.
 var unsharers sync.Map
 
 func unsharerOf(t reflect.Type) unsharer {
@@ -157,7 +157,7 @@ func unshareStruct(t reflect.Type) unsharer {
 	}
 }
 
-// isConnection reports whether a part of a controller connects it with its process, so that it is not memory.
+// isConnection reports whether fields of a type connect a controller with its process. Such fields are not memory.
 func isConnection(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:

@@ -79,7 +79,7 @@ func commitMigration(r *rand.Rand) []Action {
 }
 
 // changeFenced returns an action that reapplies the manifests of the old sets, and scales the new sets to 0. The fence
-// must refuse both.
+// must refuse both changes.
 func changeFenced() Action {
 	return Action{Name: "change the old and the new sets behind the fence",
 		After: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },
@@ -132,7 +132,7 @@ func createUnmigrated() Action {
 // migrate returns an action that creates the Migration. If the old controller cannot be stopped, only its Lease and the
 // policy keep it from acting.
 func migrate(stops bool) Action {
-	return Action{Name: fmt.Sprintf("create the migration, the old controller can be stopped: %t", stops),
+	return Action{Name: fmt.Sprintf("create the migration (the old controller can be stopped: %t)", stops),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migrationName}}
 			m.Spec.Source, m.Spec.SourceNamespace, m.Spec.Provider = w.legacy.system.Group(), oldNamespace, providerName

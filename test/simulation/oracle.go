@@ -29,11 +29,11 @@ type oracle struct {
 	judgedControl, judgedTarget int64
 	machines                    map[uid]*v1beta1.Machine
 	history                     map[uid][]version
-	// instructions contains the manager's changes of the replicas of each set. For a set that acts on such a change,
-	// the knowledge of the manager at that time counts.
+	// instructions contains the manager's changes of the replicas of each set. A set that acts on such a change may
+	// rely on the state that the manager had read when it wrote the replicas.
 	instructions map[uid][]instruction
 	// managerSeen contains, for each kind, the revision up to which the manager had seen all changes at its last write.
-	// Later leaders start with at least this knowledge.
+	// A later leader must have seen at least the changes up to this revision.
 	managerSeen map[string]int64
 	sets        map[uid]*invariants.Owner
 	cordoned    map[uid]time.Time
@@ -54,7 +54,7 @@ type instruction struct {
 	seen     map[string]int64
 }
 
-// version is one version of a machine and ends at the revision of the next version.
+// version is one state in the history of a machine. It is current until the revision of the next version.
 type version struct {
 	revision int64
 	machine  *v1beta1.Machine
@@ -310,9 +310,9 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// countsFrom returns the revision from which the versions of an object count for the actions of a set. The result is
-// the smaller one of two revisions: what the set's controller had seen, and what the manager had seen when it wrote the
-// replicas.
+// countsFrom returns a revision for checks of a set's actions. The set may rely on any version of an object that was
+// current at this revision or later. The result is the smaller one of two revisions: what the set's controller had
+// seen, and what the manager had seen when it wrote the replicas.
 func (o *oracle) countsFrom(set uid, kind string) int64 {
 	seen := o.seen()
 	instructed := o.sets[set].Versions[0].Position
@@ -324,8 +324,8 @@ func (o *oracle) countsFrom(set uid, kind string) int64 {
 	return min(seen[kind], instructed)
 }
 
-// availableSince reports whether a machine of the given sets counts as available. A machine counts if it is available,
-// or if it was available at the revision or later and something other than the manager ended this.
+// availableSince reports whether a machine of the given sets counts as available. A machine also counts if it was
+// available at the given revision or later, and then became unavailable for another reason than a write of the manager.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
@@ -381,7 +381,8 @@ func (v version) belongsTo(members func(set uid) bool) bool {
 	return owner != nil && members(owner.UID)
 }
 
-// target checks the changes in the target cluster. A Node may be deleted only after its instance.
+// target is called for each change in the target cluster, and checks this change. A Node may be deleted only after its
+// instance.
 func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)

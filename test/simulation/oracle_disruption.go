@@ -40,7 +40,7 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 }
 
 // mayDisrupt checks that a machine may be taken out of service for one of the given reasons. The oracle cannot always
-// tell which of them applies.
+// tell which reason applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
 	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
@@ -122,8 +122,8 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// used counts the machines of a budget that are out of service, including one more machine. The second result is the
-// maximum that the budget allows.
+// used returns the number of machines of a budget that are out of service. One additional machine is included in this
+// number. The second result is the maximum that the budget allows.
 func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
@@ -198,8 +198,8 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine on which the current reconciliation may be based: the one that the process
-// had seen, and all later ones. Nil stands for a missing machine.
+// believed lists the versions of a machine on which the current reconciliation may be based: the version that the
+// process had seen, and all later versions. Nil stands for a missing machine.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {

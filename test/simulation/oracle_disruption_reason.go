@@ -17,7 +17,7 @@ import (
 // from the actual and allowed number of machines, as far as the manager can know them.
 
 // reasonsToDelete returns the possible reasons for the deletion of a machine, if budgets limit all of them.
-// reasonsToDelete returns none if the reason may be a scale-down or the loss of the instance.
+// If the reason may be a scale-down or the loss of the instance, reasonsToDelete returns an empty list.
 func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.DisruptionReason) {
 	id := metav1.GetControllerOfNoCopy(m).UID
 	set := o.sets[id]
@@ -71,8 +71,8 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 
 const expiredMark = "expired"
 
-// liveBetween returns the minimum and maximum number of live machines in some sets that the current reconciliation may
-// assume.
+// liveBetween returns the minimum and maximum number of live machines in some sets. The result covers all versions of
+// the machines that the current reconciliation may have read.
 func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	for id := range o.history {
 		surely, maybe := true, false
@@ -142,8 +142,8 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set belongs to an old revision of its deployment. surely means that the manager must know
-// this, and maybe that it may know this.
+// outdated reports whether a set belongs to an old revision of its deployment. The result surely is true if the manager
+// must know this. The result maybe is true if the manager may know this.
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)

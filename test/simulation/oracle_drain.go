@@ -123,8 +123,8 @@ func updating(m *v1beta1.Machine) bool {
 	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
 }
 
-// drainBegan returns when the drain of a machine began. If this is not recorded yet, it returns when the machine was
-// deleted.
+// drainBegan returns when the drain of a machine began. If the beginning is not recorded yet, drainBegan returns the
+// time when the machine was deleted.
 func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	versions := o.history[m.UID]
 	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
@@ -147,7 +147,8 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// blockedBy reports whether hooks block the deletion of a machine. then is the machine at the deletion request, or nil.
+// blockedBy reports whether hooks block the deletion of a machine. The argument then is the machine as it was at the
+// deletion request, or nil.
 func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }

@@ -22,7 +22,7 @@ type nodeHealth struct {
 	revision        int64
 }
 
-// healthKnownAfter is how long processes with late caches take to learn the state of a Node at most.
+// healthKnownAfter is the longest time that processes with late caches take to learn the state of a Node.
 const healthKnownAfter = longestBehind + time.Second
 
 func (g *safetyState) follow(w *World, c apiserver.Change) {
@@ -75,7 +75,8 @@ func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince returns the time since an event without time jumps, in which no process can learn anything.
+// clockSteadySince returns the time since an event. Time jumps do not count, because the processes are suspended during
+// a jump.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -161,7 +162,8 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 }
 
 // mayActInOutage checks that no machine is added, replaced or remediated during an outage that all processes have
-// noticed. A reconciliation that began before that may still act. No time passes during a reconciliation.
+// noticed. A reconciliation that began before the processes noticed the outage may still act. No time passes during a
+// reconciliation.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
 		if l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
@@ -187,8 +189,8 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		return
 	}
 	// The health timeout starts again at each of the times below. A leader that was not running then, or had only just
-	// started, could not notice the event. If the state of the Node has lasted for three timeouts, it may use the
-	// recorded time.
+	// started, could not notice the event. If the state of the Node has lasted for three timeouts, the leader may use
+	// the recorded time.
 	began := node.illSince
 	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {

@@ -43,8 +43,8 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	}
 }
 
-// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted, as far as
-// the process could have read that.
+// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted. A state of
+// the machine that the process could not have read does not count.
 func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	m, f := o.machineOn(node), o.world.top()

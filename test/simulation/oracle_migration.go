@@ -59,7 +59,7 @@ func (o *oracle) mayTouch(verb, name string) {
 	}
 }
 
-// check checks J2: each instance with Machinist's tags has a Machine with Machinist's finalizer.
+// check enforces J2: each instance with Machinist's tags has a Machine with Machinist's finalizer.
 func (l *legacy) check() {
 	if l == nil {
 		return
@@ -126,8 +126,8 @@ func (l *legacy) mayChangeOld(c apiserver.Change) {
 	}
 }
 
-// mayUnpause checks J1 for Machinist's Machines: they are created in the paused state, and are created and unpaused
-// only while the fence is up.
+// mayUnpause checks J1 for Machinist's Machines. The migrator creates a Machine only in the paused state. The migrator
+// creates and unpauses Machines only while the fence is up.
 func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	if !strings.HasPrefix(c.Actor, Migrator) || c.Type == watch.Deleted {
 		return
@@ -147,7 +147,8 @@ func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// target checks J5: a migration does not delete, taint or cordon Nodes.
+// target is called for each change in the target cluster, and checks J5: a migration does not delete, taint or cordon
+// Nodes.
 func (l *legacy) target(c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == controllermanager.NodeController ||

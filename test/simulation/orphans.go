@@ -52,7 +52,8 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// untagged removes all tags of an instance, like those of a user's own instance. Its Node joins the target cluster.
+// untagged removes all tags of an instance. The instance then looks like an instance that a user has created. Its Node
+// joins the target cluster.
 func untagged(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -94,7 +95,8 @@ func (w *World) collecting() bool {
 	return f != nil && f.controller.table.Name == "orphans"
 }
 
-// bringUp returns an action that kills and restarts a process. Its first lists lack some of the last changes.
+// bringUp returns an action that kills and restarts a process. The first lists of the new process lack some of the last
+// changes.
 func bringUp(process string, late int) Action {
 	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -123,8 +125,8 @@ func standStill(process string, d time.Duration) Action {
 		}}
 }
 
-// leaksOfLate starts a provider with old lists and keeps changes from it for a long time, so that instances seem to
-// have no Machine.
+// leaksOfLate returns actions that start a provider with outdated lists. The provider then receives no changes for a
+// long time, so that instances seem to have no Machine.
 func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
 	stop := standStill(Provider, orphanAge+4*orphanPeriod)
@@ -139,7 +141,7 @@ func leaksOfLate(r *rand.Rand) []Action {
 		leak("lost-1"), wait(3 * time.Minute)}
 }
 
-// leaks creates orphans while the fleet grows or shrinks.
+// leaks returns actions that create orphans while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
 	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
 		leak("half", halfTagged)}
@@ -178,7 +180,7 @@ func leaksInOutage(r *rand.Rand) []Action {
 }
 
 // lose returns an action that creates n instances without Machines at once, as after a partial loss of data of a
-// control cluster. With joined, the first one has a Node.
+// control cluster. If joined is true, the first of these instances has a Node.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -210,9 +212,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock permits the removal of orphans on behalf of an administrator, once, after a class has reported the block
-// for some time. The result tells whether that happened. In a small fleet, a few orphans can be most of the instances
-// if a list still shows deleted instances.
+// answerBlock lets an administrator permit the removal of orphans. The administrator does this once, after a class has
+// reported for some time that the removal is blocked. The result is true if the administrator has acted. In a small
+// fleet, a few orphans can be most of the instances if a list still shows deleted instances.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
@@ -231,13 +233,13 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses loses six machines at once, or one machine whose Node is Ready. In some runs, the provider restarts before an
-// administrator permits the removal.
+// losses returns actions after which six Machines are lost at once, or one Machine whose Node is Ready. In some runs,
+// the provider restarts before an administrator permits the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	// This action adds so many machines that the orphans are no longer most of the instances. A new process does not
-	// know that they were.
+	// This action adds so many machines that less than half of the instances are orphans. A new process does not know
+	// that the share was higher before.
 	if r.IntN(2) == 0 {
 		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}
@@ -284,8 +286,8 @@ func (w *World) noteRead(in *instance) {
 }
 
 // mayCollect checks I1 and I5 for orphans. Only an old enough instance with tags of this installation and without a
-// Machine may be removed. The same process must have listed it in two checks, one period apart, and must have read it
-// after that.
+// Machine may be removed. The same process must have listed the instance in two checks, one period apart, and must have
+// read the instance afterwards.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
 	if !w.collecting() {

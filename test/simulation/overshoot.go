@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// intrude returns an action in which an intruder creates a machine with the labels of a fleet. In some runs, a set of
-// the fleet is its owner.
+// intrude returns an action in which an intruder creates a machine with the labels of a fleet. If owned is true, a set
+// of the fleet is the owner of this machine.
 func intrude(i int, owned bool) Action {
 	return Action{Name: fmt.Sprintf("an intruder creates machine intruder-%d, owned: %t", i, owned),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -67,7 +67,7 @@ func intrusions(r *rand.Rand) []Action {
 	return actions
 }
 
-// freezing lets an administrator freeze a fleet, change it, and end the freeze.
+// freezing returns actions of an administrator who freezes a fleet, changes it, and ends the freeze.
 func freezing(r *rand.Rand) []Action {
 	actions := []Action{freeze("MachineDeployment", true)}
 	if r.IntN(2) == 0 {

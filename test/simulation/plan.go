@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// At is a fault and the number of its effect.
+// At describes one fault of a plan, and the number of the effect at which the fault happens.
 type At struct {
 	Effect int
 	Fault  Fault
@@ -14,8 +14,8 @@ type At struct {
 
 func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
-// Plan contains the faults of a run in the order of their effects. The numbers of effects are those of the run with all
-// earlier faults.
+// Plan contains the faults of a run in the order of their effects. Each effect is numbered in the run with all earlier
+// faults of the plan, because a fault changes the later effects.
 type Plan []At
 
 // Of implements Faults.
@@ -37,7 +37,7 @@ func (p Plan) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParsePlan parses a plan. An empty text is an empty plan.
+// ParsePlan parses a plan. An empty text means a plan without faults.
 func ParsePlan(text string) (Plan, error) {
 	var out Plan
 	for part := range strings.SplitSeq(text, ",") {

@@ -10,8 +10,9 @@ import (
 // the first such effect after the previous fault, and "create Machine@3:lost" the third one. "manager/machineset create
 // Machine:lost" means the first one of this controller.
 //
-// Each name is looked up in the run with all earlier faults. So a plan survives changes of the controllers that change
-// the numbers of effects. If the run fails after the first faults, the other faults are left out.
+// To find a named effect, Plan runs the scenario with all earlier faults. So a plan with names remains valid when
+// changes of the controllers shift the numbers of effects. If the run fails after the first faults, the other faults
+// are left out.
 func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	r := p.record(seed)
 	for part := range strings.SplitSeq(text, ",") {
@@ -43,7 +44,7 @@ func (r *recording) find(name string) (Effect, bool) {
 		nth = 1
 	}
 	for _, e := range r.effects {
-		what := strings.TrimSuffix(e.Verb+" "+e.Kind, " of") // The verb and kind of a creation in the cloud end with "of".
+		what := strings.TrimSuffix(e.Verb+" "+e.Kind, " of") // A creation in the cloud is "create instance of".
 		switch {
 		case numbered && e.N == n:
 			return e, true

@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Plans is a sweep of plans. Plans tries each fault at each effect of each scenario, and pairs of faults.
+// Plans configures a series of runs with planned faults. The sweep tries each fault at each effect of each scenario,
+// and pairs of faults.
 type Plans struct {
 	Scenarios []Scenario
-	// Budget is the number of plans to run. 0 means all plans with one fault, and no pairs. A smaller budget than that
-	// is an even sample of these plans. The rest of a larger budget is an even sample of pairs.
+	// Budget is the number of plans to run. 0 means all plans with one fault, and no pairs. With a smaller budget, the
+	// sweep runs an even sample of these plans. With a larger budget, the sweep also runs an even sample of pairs.
 	//
 	// If the budget is too small for all faults, the sweep first reduces the faults of caches to an even sample. Two
 	// fifths of all single faults are faults of caches, because the cache of each kind can stop or be lost at each
@@ -75,7 +76,7 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 // share contains the fractions of single faults to run, for faults of caches and for all others.
 type share struct{ ofCaches, others float64 }
 
-// shares returns the fractions for a budget. 0 means all faults.
+// shares computes the fractions of the faults that fit into a budget. A budget of 0 means all faults.
 func shares(budget, all, ofCaches int) share {
 	others := all - ofCaches
 	switch {
@@ -158,7 +159,8 @@ func (s *sweeper) each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// sweep runs a share of the single faults of a variant, each with a number of pairs that begin with it.
+// sweep runs a share of the single faults of a variant. For each single fault, sweep also runs a number of pairs that
+// begin with this fault.
 func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	r := v.scenario.record(v.seed)
 	singles := r.sample(share)
@@ -187,7 +189,8 @@ func (r *recording) hash() uint64 {
 	return h.Sum64()
 }
 
-// sample returns an even sample of the single faults. Each fault is tried at the same share of its possible effects.
+// sample returns an even sample of the single faults. For each fault, the sample contains the same percentage of the
+// effects at which the fault is possible.
 func (r *recording) sample(share share) []At {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
@@ -215,7 +218,7 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns evenly spaced indexes below n. many is the desired number of indexes, rounded with roundByHash.
+// spread returns evenly spaced indexes below n. The number of indexes is the argument many, rounded with roundByHash.
 func spread(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int

@@ -30,7 +30,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The copy must also look for faults at each effect, like the recorded run.
+				// The recorded run asked for a fault at each effect. The run from the copied world must do the same.
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
@@ -58,7 +58,8 @@ func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	}
 }
 
-// A plan that starts from a copy has the same run as from the beginning, even with two faults.
+// A plan that starts from a copied world must run in the same way as a plan that starts from the beginning. The test
+// also uses plans with two faults.
 func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"create", "scale-down"} {
@@ -93,7 +94,7 @@ func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	}
 }
 
-// A sample contains the same share of each fault, and no plan twice.
+// A sample must contain the same share of each fault. No plan may occur twice in a sample.
 func TestSampleIsEven(t *testing.T) {
 	t.Parallel()
 	p, err := Scenarios()[0].Prepare(Scheme())
@@ -167,7 +168,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	}
 	s := &sweeper{Plans: Plans{Workers: 2}, report: PlanReport{Coverage: Coverage{}}}
 	s.sweep(variant{scenario: p, seed: 1}, share{0.02, 0.02}, 2)
-	// Faults of the last effects have fewer pairs, because no second fault can follow.
+	// For a fault at the end of a run there are fewer pairs, because no second fault can follow.
 	if most := 2 * s.report.Singles; s.report.Pairs > most || s.report.Pairs < most-3 || most == 0 {
 		t.Errorf("got %d pairs for %d single faults, want two for nearly every fault", s.report.Pairs, s.report.Singles)
 	}
@@ -192,8 +193,8 @@ func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	}
 }
 
-// A plan with names of effects equals the plan with their numbers. Each name is looked up in the run with all earlier
-// faults.
+// A plan that names effects must equal the plan that contains the numbers of these effects. Each name is looked up in
+// the run with all earlier faults.
 func TestPlanNamesEffects(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })

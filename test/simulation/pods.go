@@ -27,16 +27,17 @@ type app struct {
 	kind appKind
 	// replicas is the number of pods. A single node has enough space for all of them.
 	replicas int
-	// least is minAvailable of the PodDisruptionBudget. 0 means that there is none.
+	// least is the value of minAvailable in the PodDisruptionBudget of the pods. 0 means that there is no
+	// PodDisruptionBudget.
 	least int
-	// grace is the termination grace period in seconds. A slow pod uses all of it.
+	// grace is the termination grace period in seconds. A slow pod uses its whole grace period.
 	grace int64
 	slow  bool
-	// volume gives each pod a volume, which is attached to the pod's node. sticks means that the kubelet never unmounts
-	// the volumes.
+	// If volume is set, each pod has a volume, which is attached to the pod's node. If sticks is set, the kubelet never
+	// unmounts the volumes.
 	volume, sticks bool
 	critical       bool
-	// spread delays the first pods until there is a separate schedulable node for each of them.
+	// If spread is set, the first pods are created only when each pod can have its own schedulable node.
 	spread bool
 	pinned
 }
@@ -66,7 +67,7 @@ func (w *World) deploy(apps []app) error {
 	c := w.hand(w.target)
 	for _, a := range apps {
 		if a.volume && w.volumes == nil {
-			w.volumes = &controllermanager.Volumes{Of: w.volumesOf}
+			w.volumes = &controllermanager.Volumes{NamesOf: w.volumesOf}
 		}
 		meta := metav1.ObjectMeta{Namespace: workloads, Name: a.name}
 		if a.kind == DaemonSet {

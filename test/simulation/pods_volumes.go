@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file simulates volumes of pods: the kubelets, which mount them, and the storage driver, which attaches and
-// detaches them. kube-controller-manager requests that.
+// This file simulates volumes of pods. kube-controller-manager requests that a volume is attached to a node or
+// detached, and the storage driver carries out the request. The kubelets mount the volumes.
 
 const storageDriver = "storage-driver"
 
@@ -65,8 +65,8 @@ func (w *World) storage() (out []choice) {
 	return out
 }
 
-// drives returns the driver's next step for an attachment, or nil: it detaches the volume if the attachment is being
-// deleted, and otherwise attaches it.
+// drives returns the storage driver's next step for a VolumeAttachment, or nil. If the VolumeAttachment is being
+// deleted, the driver detaches the volume. Otherwise, the driver attaches the volume.
 func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	c, changed := w.target.Client(storageDriver), va.DeepCopy()
 	switch {

@@ -43,13 +43,13 @@ type Process struct {
 	began time.Time
 	clock *wallClock
 
-	// former means that this life already has a successor. The life is first suspended, and then runs until the time in
-	// the field until.
+	// former is true if this process is no longer the leader, and a successor has started. A former leader is first
+	// suspended, and then runs until the time in the field until.
 	former, suspended bool
 	deposedAt, until  time.Time
 	elector           *elector
-	// denials contains the requests that the process may not send for a while. rewind is how many changes the first
-	// lists of the next life will lack.
+	// denials contains the requests that the process may not send for a while. rewind is the number of changes that the
+	// first lists will lack after the next restart.
 	denials []denial
 	rewind  int
 
@@ -57,7 +57,7 @@ type Process struct {
 	control, target *cache
 	controllers     []*controller
 
-	// The reconcilers with their memory. Reconcilers of other processes are nil.
+	// These reconcilers keep a state in memory. Fields for reconcilers of other processes are nil.
 	ledger      *disruption.Ledger
 	decided     *freshness.Decisions
 	sets        *machineset.Reconciler
@@ -129,7 +129,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 		if err := f.add(t, q); err != nil {
 			return nil, fmt.Errorf("clone %s of %s: %w", t.Name, p.name, err)
 		}
-		// The queue already contains the initial keys of the sources from the start of this life.
+		// The queue already contains the keys that the sources added when the process started.
 		*q = *p.controllers[i].queue.clone(w.clock.Now)
 	}
 	for i, v := range p.views() {
@@ -143,7 +143,8 @@ func (p *Process) clone(w *World) (*Process, error) {
 	return f, nil
 }
 
-// wire creates the controllers of the process with the memory of another process. The memory of a new process is empty.
+// wire creates the controllers of the process, and copies the memory of the process origin into these controllers. A
+// new process has no origin and starts with empty memory.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchReachability(origin)
@@ -382,7 +383,8 @@ func (c *controller) run(i int) {
 	}
 }
 
-// frame is a reconciliation in progress. Another one may run while one of its requests is on the way.
+// frame is a reconciliation in progress. Another reconciliation may run while a request of this reconciliation is in
+// progress.
 type frame struct {
 	controller *controller
 	key        types.NamespacedName

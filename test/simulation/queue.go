@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// queue is the work queue of a controller, with the clock of the world. The scheduler of the world chooses one of the
-// ready keys.
+// queue is the work queue of a controller, with the clock of the world. The simulation chooses which ready key is
+// reconciled next.
 type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request

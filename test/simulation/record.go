@@ -108,7 +108,8 @@ func (r *recording) withFault(at At, record bool) *recording {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// The effects in the same step as the fault need an earlier copy of the world.
+		// This copy starts after the step of the fault. A second fault in the same step must start from an earlier
+		// copy.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

@@ -62,7 +62,7 @@ func annotateNodes(i int) Action {
 
 // refusesDelete refuses a Delete, and checks that the process waits before the next one. A restarted process does not
 // know how long to wait, and after a corruption it may retry immediately. The orphan collection is exempt, because it
-// calls the cloud once in each period. Outside of this world, the period exceeds any RetryAfter.
+// calls the cloud once in each period. In real installations, this period is longer than any RetryAfter.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
 	last, known := r.lastRefused[machine.UID]

@@ -13,7 +13,7 @@ var regressions = []struct {
 	seed     uint64
 	cloud    string
 	plan     string
-	// undisturbed means that the semantics of the cloud are the only disturbance.
+	// undisturbed means that the run has no faults, only the given cloud semantics.
 	undisturbed bool
 }{
 	{"a bootstrap token was left after its deletion was denied once",
@@ -119,8 +119,8 @@ func TestPlansThatOnceFailed(t *testing.T) {
 	}
 }
 
-// corruptions contains changes of one field that once broke a rule. The numbers of effects may change their meaning
-// with the controllers.
+// corruptions contains changes of one field that once broke a rule. After a change of the controllers, an effect number
+// may mean another effect.
 var corruptions = []struct {
 	name       string
 	scenario   string

@@ -12,10 +12,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prepared is a scenario with a settled fleet. Runs start from a clone of it.
+// Prepared holds a scenario and a world in which the fleet of the scenario has settled. Each run starts from a clone of
+// this world.
 type Prepared struct {
 	Scenario
-	// Habits are the semantics of the cloud in the runs, in addition to those of every run.
+	// Habits lists the unusual behavior of the cloud in these runs. Some behavior of the cloud occurs in every run, in
+	// addition to Habits.
 	Habits Habits
 	// Stored, if set, is called with each Machine that a process of Machinist writes.
 	Stored func(*v1beta1.Machine)
@@ -60,11 +62,12 @@ type Result struct {
 	Path           uint64
 	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
 	Tail int
-	// Made is the total number of instances that were created.
+	// Made counts all instances that were created.
 	Made int
-	// Broken is the number of instances that broke without a request of the script.
+	// Broken counts the instances that broke although the script did not request this.
 	Broken int
-	// Machines is the total number of machines that were created. TakenBack means that no machine is left at the end.
+	// Machines is the total number of machines that were created. TakenBack is true if no machine exists at the end,
+	// although machines were created.
 	Machines  int
 	TakenBack bool
 	// End is the final state of a run without an error.
@@ -90,8 +93,8 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario without faults. The seed determines the choices. If the cloud has semantics, the result
-// is compared with the run without them. story, if set, receives a line for each event.
+// Undisturbed runs the scenario without faults. The seed determines the choices. If Habits is not empty, the result is
+// compared with a run without these semantics. story, if set, receives a line for each event.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {

@@ -26,19 +26,19 @@ type safetyState struct {
 	steady     bool
 	reportOnly bool
 	strangers  map[string]bool
-	// lost contains the instances whose Machines were lost at once, and whether the orphans are most of the instances.
-	// letGo means that an administrator has permitted their removal.
+	// The keys of lost are the instances whose Machines were lost at the same time. The value is true if most of the
+	// instances are orphans. letGo is true after an administrator has permitted the removal of these instances.
 	lost  map[string]bool
 	letGo bool
-	// left contains the machines that were removed while the target cluster was unreachable. Their Nodes and tokens may
-	// remain there, as their last event says.
+	// The keys of left are the machines that were removed while the target cluster was unreachable. The last event of
+	// such a machine says that its Node and token may remain in the target cluster.
 	left map[string]bool
-	// past contains the outages of each cluster that all processes have noticed.
+	// past contains, for each cluster, the earlier outages that all processes have noticed.
 	past   [2][]reachability.Outage
 	frozen map[uid][]freezeChange
 
-	// nodes contains the health of each Node. meltdownSince is since when most Nodes are unhealthy. meltdownEnded is
-	// when the last meltdown ended.
+	// nodes contains the health of each Node. meltdownSince is the time when most Nodes became unhealthy. meltdownEnded
+	// is the time when the last meltdown ended.
 	nodes         map[uid]nodeHealth
 	meltdownSince time.Time
 	meltdownEnded time.Time

@@ -17,26 +17,26 @@ type Scenario struct {
 	Group Group
 	// Base is the initial deployment, or nil.
 	Base *v1beta1.MachineDeployment
-	// Begin contains actions before the run. Age is added to the age of the fleet.
+	// The actions in Begin happen before the run starts. Age makes the fleet seem older by this time.
 	Begin []Action
 	Age   time.Duration
-	// Old is an old system whose fleet is migrated, or nil.
+	// Old is the system from which the fleet is migrated, or nil.
 	Old *OldSystem
 	// Apps contains the workloads on the nodes, if they matter for the scenario.
 	Apps []app
 	// Controllers contains the optional controllers that run in the scenario.
 	Controllers Controllers
-	// Script returns the actions of users. They may differ between runs.
+	// Script returns the actions of users. The actions may differ between runs.
 	Script func(r *rand.Rand) []Action
 	// Variants is the number of undisturbed runs with different seeds on which plans are based. 0 means 1.
 	Variants int
 	// OwnCloud means that the scenario changes the cloud itself, and must not run with other cloud semantics.
 	OwnCloud bool
-	// MayDiffer, if set, removes the lines of an end that may depend on faults.
+	// MayDiffer, if set, removes those lines of the final state that may differ between runs with different faults.
 	MayDiffer func(End)
 }
 
-// Group is a group of scenarios about the same subject.
+// Group names the subject of a scenario.
 type Group string
 
 // The groups.
@@ -141,8 +141,8 @@ func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
 }
 
-// strategy returns a change that gives a deployment rolling updates with the given bounds. If both are 0, the surge
-// becomes 1.
+// strategy returns a function that sets the strategy of a deployment to a rolling update with the given bounds. If both
+// bounds are 0, the surge becomes 1.
 func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	if surge+unavailable == 0 {
 		surge = 1

@@ -69,8 +69,8 @@ func (w *World) setSelected(ctx context.Context, c client.Client, m *v1beta1.Mac
 	return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
 }
 
-// selecting returns the actions that select the remaining machines at the end of the script, so that all machines are
-// updated.
+// selecting returns actions for the time after the script. Each action selects a machine that is not updated yet, so
+// that all machines are updated in the end.
 func (w *World) selecting() (out []choice) {
 	if len(w.script) > 0 {
 		return nil
@@ -97,7 +97,7 @@ func (w *World) selecting() (out []choice) {
 }
 
 // mayHandOver checks that the manager hands over only selected machines to another set, and that enough machines remain
-// available. What the manager knew when it wrote the replicas of the set counts.
+// available. The check is based on the state that the manager had read when it wrote the replicas of the set.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -143,8 +143,8 @@ func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
-// usableSince reports whether a machine of the given sets counts as usable. A machine counts if it is usable, or if it
-// was usable at the revision or later and something other than the manager ended this.
+// usableSince reports whether a machine of the given sets counts as usable. A machine also counts if it was usable at
+// the given revision or later, and then became unusable for another reason than a write of the manager.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {

@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a behavior of a cloud that the driver contract allows, for a whole run. Drivers must hide some other
-// behavior, which their own tests check: several spellings of provider IDs, oversized responses, and instances of other
-// installations with the same names.
+// Semantics names an unusual behavior of a cloud that the driver contract allows. The cloud behaves in this way for a
+// whole run. Drivers must hide some other behavior, which their own tests check: several spellings of provider IDs,
+// oversized responses, and instances of other installations with the same names.
 type Semantics string
 
 // The semantics.
@@ -22,8 +22,9 @@ const (
 	// ReadsLate means that reads by provider ID do not find a new instance before lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
 	// ReadsFlicker means that every third read by provider ID goes to a replica that lacks the instance. The replica
-	// gets the instance after flickersFor, and loses it again after flickersEvery. By the driver contract, an instance
-	// is gone only if two reads, more than flickersFor apart, do not find it.
+	// finds the instance when a time of flickersFor has passed. After a time of flickersEvery, the replica loses the
+	// instance again. By the driver contract, an instance is gone only if two reads, more than flickersFor apart, do
+	// not find it.
 	ReadsFlicker Semantics = "reads-flicker"
 	// ReadsStale means that reads and lists show a deleted instance as running for staleFor.
 	ReadsStale Semantics = "reads-stale"
@@ -56,7 +57,7 @@ const (
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
 	// ListsReturn means that a deleted instance reappears in lists and lookups by tag, from returnsAfter to
-	// returnsUntil after its deletion. Reads by provider ID do not find it.
+	// returnsUntil after its deletion. Reads by provider ID do not find the deleted instance.
 	ListsReturn Semantics = "lists-return"
 	// NoHost means that two of every four accepted instances fail after failsAfter, because there is no capacity.
 	NoHost Semantics = "no-host"
@@ -65,8 +66,8 @@ const (
 	// ReportsFailed means that the cloud reports an instance as failed after it has become a Node, although it
 	// continues to run.
 	ReportsFailed Semantics = "reports-failed"
-	// PartsUnattached means that lists show the parts of an instance as unattached until attachedAfter after its
-	// creation, and for partsFor after its deletion.
+	// PartsUnattached means that lists show the parts of an instance as unattached at two times. After the creation of
+	// the instance, this lasts for attachedAfter. After its deletion, this lasts for partsFor.
 	PartsUnattached Semantics = "parts-unattached"
 )
 
@@ -80,8 +81,8 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyReports reports whether the semantics affect only the responses of the cloud. They must then not cause additional
-// instances.
+// onlyReports reports whether the semantics affect only the responses of the cloud. Such semantics must not cause
+// additional instances.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
@@ -107,7 +108,7 @@ const (
 	attachedAfter = 5 * time.Minute // More than the minimum age of collected parts.
 )
 
-// Habits lists all semantics of one cloud.
+// Habits is the list of all semantics that one cloud has.
 type Habits []Semantics
 
 // ParseHabits parses names of semantics that are separated by "+".
@@ -134,7 +135,7 @@ func (h Habits) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Under returns the same scenario with a cloud that has the given semantics.
+// Under returns a copy of the scenario in which the cloud has the given semantics.
 func (p *Prepared) Under(h Habits) *Prepared {
 	out := *p
 	out.Habits = h
@@ -145,10 +146,11 @@ type past struct {
 	habits   Habits
 	ghosts   []ghost
 	removals []removal
-	// reads, lists, writes and all count the calls that semantics may change. throttled counts the throttled calls.
+	// These fields count the calls that semantics may change: reads, lists, writes, and the sum in the field all.
+	// throttled is the number of throttled calls.
 	reads, lists, writes, all, throttled int
-	// accepted is the number of creations in a cloud with semantics. failedAt contains when an instance of each machine
-	// last failed.
+	// accepted is the number of creations in a cloud with semantics. failedAt contains, for each machine, the time when
+	// its last instance failed.
 	accepted int
 	failedAt map[types.UID]time.Time
 	// unreported contains instances that ran a kubelet, but were deleted before the cloud returned them.
@@ -157,7 +159,7 @@ type past struct {
 	quiet      bool
 }
 
-// ghost is a deleted instance as it was while running, with the time of its deletion.
+// ghost is the last running state of a deleted instance. gone is the time of the deletion.
 type ghost struct {
 	instance
 	gone time.Time
@@ -181,8 +183,8 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends the semantics that would keep causing writes in a settled world. For example, the orphan collection writes
-// a condition whenever its list fails or changes.
+// rest turns off those semantics that would cause writes without end after the world has settled. For example, the
+// orphan collection writes a condition whenever its list fails or changes.
 func (p *past) rest() {
 	p.ghosts, p.quiet = nil, true
 }
@@ -194,8 +196,8 @@ func (p *past) settling() time.Duration {
 	return listedLate + clockOff
 }
 
-// listsSettle returns when lists become correct about orphans and about deleted instances with a Node. No process can
-// remove these orphans and Nodes before. If lists are not late, the time is zero.
+// listsSettle returns the time from which lists show all orphans, and no longer show deleted instances that have a
+// Node. Before this time, no process can remove these orphans and Nodes. If lists are not late, the time is zero.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -235,7 +237,8 @@ func (c *Cloud) keepGhost(in *instance) {
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns a deleted instance that matches is and was deleted less than within ago, or nil.
+// ghostOf finds a recently deleted instance that meets the given condition. The argument within is the maximum time
+// since the deletion. If there is no such instance, ghostOf returns nil.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(within)) && is(&g.instance) {
@@ -245,7 +248,7 @@ func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance
 	return nil
 }
 
-// refuses returns an error if the cloud rejects a call.
+// refuses decides whether the cloud rejects the current call, and returns the error of a rejected call.
 func (d driver) refuses() error {
 	p, w := &d.past, d.process.world
 	if err := d.checkRateLimit(); err != nil {
@@ -298,7 +301,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns an existing instance as a read returns it, or nil if the read does not find it.
+// shows returns the response to a read of an existing instance, or nil if the read does not find the instance.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
@@ -342,8 +345,8 @@ func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	}) != nil
 }
 
-// listing returns the response to a list request. The semantics may add and remove instances. asked selects the
-// requested ones.
+// listing returns the response to a list request. The semantics may add and remove instances. The function asked
+// selects the requested instances.
 func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {

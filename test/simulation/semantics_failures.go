@@ -12,8 +12,8 @@ import (
 
 // This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// dooms decides whether the next instance will fail. Two of every four do, so a machine may have up to two failing
-// instances in succession.
+// dooms decides whether the next instance will fail. Two of every four instances fail, so a machine may have up to two
+// failing instances in succession.
 func (p *past) dooms(machine string) bool {
 	// No controller would replace a failed machine without a set, so its instance must not fail.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {

@@ -20,7 +20,7 @@ type SemanticsSweep struct {
 	// mean all of them. Another seed selects other combinations.
 	OneIn int
 	// Faults is the number of single faults for each combination of scenario and semantics. Scenarios of the group
-	// Incidents get a fifth of it.
+	// Incidents get only a fifth of this number.
 	Faults  int
 	Seed    uint64
 	Workers int
@@ -33,7 +33,7 @@ type SemanticsSweep struct {
 // SemanticsReport is the result of a SemanticsSweep.
 type SemanticsReport struct {
 	Undisturbed, Plans int
-	// By contains a row for each combination of semantics.
+	// By maps each combination of semantics to its row in the report.
 	By       map[string]*SemanticsRow
 	habits   []Habits
 	Failures []Failure
@@ -107,8 +107,8 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	return report, nil
 }
 
-// try runs a scenario with certain cloud semantics. A run with a fault is compared with the run without it under the
-// same semantics. That run is compared with baseline, the run without semantics.
+// try tests one scenario with one combination of cloud semantics. A run with a fault is compared with the run without
+// it under the same semantics. That run is compared with baseline, the run without semantics.
 func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
 	under := p.Under(h)
 	r := under.record(s.Seed)
@@ -151,8 +151,8 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 // checkInstanceCount checks that late or wrong responses of the cloud do not cause additional instances, if the users
 // take the same actions.
 //
-// If the cloud rejects calls, there may be more instances in two cases. In the first one, a rollout is delayed, so a
-// machine with a broken instance is replaced before the rollout would have removed it. In the second one, a user
+// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout is delayed, so a
+// machine with a broken instance is replaced before the rollout would have removed it. In the second case, a user
 // deletes the fleet as soon as its first instance exists. Because of the delay, all of its machines have an instance by
 // then.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {

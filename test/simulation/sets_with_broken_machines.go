@@ -24,8 +24,9 @@ func setScenarios() []Scenario {
 	}
 }
 
-// replacesNextToUnhealthy replaces a machine of a standalone set while it, or another machine of the set, is silent.
-// Meanwhile, the replacement does not join, a budget blocks it, or the set is scaled down.
+// replacesNextToUnhealthy returns actions that replace a machine of a standalone set, while this machine or another
+// machine of the set is silent. Meanwhile, the replacement does not join, a budget blocks it, or the set is scaled
+// down.
 func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), silence(0), replaceUnready(r.IntN(2) == 0)}
 	if r.IntN(2) == 0 {
@@ -96,7 +97,8 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 }
 
 // mostInVain limits the machines for which the cloud refuses an instance after the replicas were lowered to the quota
-// again: the pending machine, and one that replaced it before the change arrived.
+// again. Two machines are allowed: the pending machine, and a machine that replaced it before the manager saw the
+// change.
 const mostInVain = 2
 
 // mayFillRequests checks that the manager does not keep repeating a withdrawn request for a machine.

@@ -12,7 +12,8 @@ import (
 
 // Recording selects the runs in which the states of Machines are recorded.
 type Recording struct {
-	// Seeds is the number of random runs for each scenario. Each scenario also runs once with each element of Habits.
+	// Seeds is the number of random runs for each scenario. Each scenario also runs once for each entry of Habits, with
+	// the cloud semantics in this entry.
 	Seeds   int
 	Habits  []Habits
 	Seed    uint64

@@ -13,7 +13,7 @@ import (
 // Sweep runs scenarios with random faults.
 type Sweep struct {
 	Scenarios []Scenario
-	// Runs is the total number of runs for all scenarios. They have consecutive seeds, beginning with Seed.
+	// Runs is the total number of runs for all scenarios. The runs have consecutive seeds, beginning with Seed.
 	Runs int
 	Seed uint64
 	// Workers is the number of concurrent runs. Each run uses one thread.
@@ -28,9 +28,9 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	// Habits are the semantics of the cloud.
+	// Habits lists the cloud semantics in this run.
 	Habits Habits
-	// Undisturbed means that the run had no faults. Plan is then empty, as for a run with random faults.
+	// Undisturbed means that the run had no faults. Without faults and with random faults, Plan is empty.
 	Undisturbed bool
 	Plan        Plan
 	// Corruption is the change of a field in this run, or nil.

@@ -50,8 +50,8 @@ func stuck(w *World) *v1beta1.Machine {
 var patchCommand = regexp.MustCompile(
 	`kubectl patch machinedeployments\.machinist\.dev (\S+) -n (\S+) --type=merge -p '([^']+)'`)
 
-// nameOtherClass returns an action that runs the command of `machinist why` for a machine with an unknown provider,
-// with another class.
+// nameOtherClass returns an action that runs a command from the output of `machinist why`. The command is for a machine
+// whose provider is unknown. The action inserts the name of another class into the command.
 func nameOtherClass(class string) Action {
 	return Action{Name: "set class " + class + " with the command of machinist why", Do: func(ctx context.Context,
 		w *World, c client.Client) error {

@@ -2,8 +2,8 @@
 // kubelets and its own clock. The world runs the unchanged production reconcilers. Random choices decide which actor
 // acts next, how late each cache is, what fails, and when a process crashes.
 //
-// A reconciliation is not atomic. Other actors may act before each of its effects. A key is reconciled only after an
-// event, after its own requeue, or after a restart of the process. So the simulation finds missing triggers.
+// A reconciliation is not atomic. Other actors may act before each effect of a reconciliation. A key is reconciled only
+// after an event, after its own requeue, or after a restart of the process. So the simulation finds missing triggers.
 package simulation
 
 import (
@@ -75,15 +75,16 @@ type World struct {
 	election  *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
-	// between, if not nil, is called between two steps while no reconciliation is in progress.
+	// If between is not nil, the world calls this function between two steps while no reconciliation is in progress.
 	between func()
 }
 
-// Action is an action that a user takes.
+// Action is one step of a user in the script of a scenario.
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After, if set, delays the action until it returns true. After is called only when Wait has passed.
+	// After, if set, must return true before the action happens. The world calls this function only when the time Wait
+	// has passed.
 	After func(w *World) bool
 	// Wait is the minimum time after the previous action.
 	Wait time.Duration
@@ -165,7 +166,8 @@ func (w *World) step(nested bool) (bool, error) {
 	return true, w.oracle.failure()
 }
 
-// possible returns what may happen now. A late cache remains late, unless nothing else can happen.
+// possible returns the choices for the next step. A late cache receives its next change only if nothing else can
+// happen.
 func (w *World) possible(nested bool) []choice {
 	var out, late []choice
 	for _, p := range w.processes {
@@ -196,7 +198,7 @@ func (w *World) possible(nested bool) []choice {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
-		// As another choice, time may pass.
+		// An additional choice is to let time pass.
 		out = append(out, choice{"time passes", func() error {
 			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 			return nil
@@ -305,7 +307,8 @@ func (w *World) restart(dead *Process) error {
 	return nil
 }
 
-// lateness returns a function for the successor of a dead process and returns how many changes a first list lacks.
+// lateness returns a function for the successor of a dead process. The function returns the number of changes that a
+// first list of the successor lacks.
 func (w *World) lateness(dead *Process) func() int {
 	return func() int {
 		if dead.rewind > 0 {

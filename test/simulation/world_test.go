@@ -54,8 +54,8 @@ func difference(a, b string) string {
 	return "the second story is longer"
 }
 
-// A clone must contain the complete state of a world, including the memory of the processes. So both must continue in
-// exactly the same way.
+// A clone must contain the complete state of a world, including the memory of the processes. So the clone and the
+// original must continue in exactly the same way.
 func TestCloneContinuesLikeOrigin(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {

@@ -25,7 +25,7 @@ type controller struct {
 	kube     client.Client
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// leading is locked while the controller leads. After the controller has lost a Lease, another pass can begin only
+	// The controller holds this lock while it leads. After the controller has lost a Lease, another pass can begin only
 	// when the last one has ended.
 	leading sync.Mutex
 }
@@ -39,7 +39,7 @@ type pass struct {
 	changes, pending int
 }
 
-// lead runs passes until ctx is done. When nothing is left to do, it logs "settled".
+// lead repeats passes over all machines until ctx is done. When nothing is left to do, lead logs "settled".
 func (c *controller) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// acquire acquires all Leases and leads while it holds all of them. When it loses a Lease, it calls end, because the
-// real process would exit.
+// acquire acquires all Leases and leads while it holds all of them. When the controller loses a Lease, acquire calls
+// the function end, because the real process would exit.
 func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	if len(leases) == 0 {
 		c.Log.Info("leads", "identity", c.identity)

@@ -79,8 +79,8 @@ func (c *controller) runPod(ctx context.Context) {
 	c.acquire(ctx, cancel, c.Leases)
 }
 
-// hasReplicas reports whether the Deployment has replicas. If it cannot be read, the result is true, because the pod of
-// a real controller would continue to run.
+// hasReplicas reports whether the Deployment has replicas. If the Deployment cannot be read, the result is true,
+// because the pod of a real controller would continue to run.
 func (c *controller) hasReplicas(ctx context.Context) bool {
 	workload := &appsv1.Deployment{}
 	err := c.kube.Get(ctx, c.Workload, workload)

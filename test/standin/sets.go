@@ -105,7 +105,7 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 }
 
 // deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs
-// to the garbage collector, deleteParent leaves all of this to it.
+// to the garbage collector, deleteParent does nothing, because the garbage collector does all of this.
 func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil

@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/cli/ui"
 )
 
-// Although the browser has the cookie of the view, a page of another site must not be able to use it to read or change
-// anything.
+// A browser that has the cookie of the view also opens a page of another site. This page must not be able to read or
+// change anything with the cookie.
 func TestOtherSiteHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("private", 3)

@@ -49,8 +49,8 @@ func TestURLContainsFilters(t *testing.T) {
 	if focus := get[string](b, "document.activeElement.name"); focus != "q" {
 		t.Errorf("after typing, the focus is on %q, want q", focus)
 	}
-	// Back first restores the state before the typed text, and then the state before the choice. Forward restores the
-	// choice.
+	// The back button first restores the state before the typed text, and then the state before the choice. The forward
+	// button restores the choice.
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?zone=sim-1b' && document.querySelector('input[name=q]').value === ''")
 	b.await(rows + " === 43")

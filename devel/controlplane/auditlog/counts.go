@@ -36,7 +36,8 @@ func (c Call) String() string {
 	return s
 }
 
-// String returns the totals in one line. The writes by call follow in further lines, the most frequent first.
+// String returns the totals in one line. Then it has one line for each kind of write call, with the most frequent call
+// first.
 func (c Counts) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d writes, %d events, %d conflicts, %d failed", c.Writes, c.Events, c.Conflicts, c.Failed)

@@ -24,7 +24,7 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark moves the mark to the end of the log. Later calls ignore the current content.
+// Mark records the end of the log as the position where later calls start to read. They ignore the earlier content.
 func (l *Log) Mark() error {
 	end, err := l.lines(func([]byte) error { return nil })
 	if err != nil {
@@ -36,7 +36,7 @@ func (l *Log) Mark() error {
 
 // Filter selects requests. The zero value selects all.
 type Filter struct {
-	// Users are the users whose requests are selected. None means all users.
+	// Users selects requests by user name. An empty list selects all users.
 	Users []string
 
 	// Match, if set, selects the requests for which it returns true.
@@ -47,22 +47,24 @@ func (f Filter) matches(r Request) bool {
 	return (len(f.Users) == 0 || slices.Contains(f.Users, r.User)) && (f.Match == nil || f.Match(r))
 }
 
-// Count counts the writes since the mark. It does not move the mark.
+// Count returns how many writes the API server has logged since the position of the last Mark or Take. The position
+// stays the same.
 func (l *Log) Count(f Filter) (Counts, error) {
 	counts := Counts{ByCall: map[Call]int{}}
 	err := l.each(f, func(r Request) { counts.add(r) })
 	return counts, err
 }
 
-// Requests returns all requests since the mark, including reads, in the order of their answers.
+// Requests returns all requests since the position of the last Mark or Take, including reads, in the order of their
+// answers.
 func (l *Log) Requests(f Filter) ([]Request, error) {
 	var requests []Request
 	err := l.each(f, func(r Request) { requests = append(requests, r) })
 	return requests, err
 }
 
-// Take returns the same requests as Requests and then moves the mark behind them. Repeated calls return each request
-// exactly once.
+// Take returns the same requests as Requests, and records their end as the position where later calls start to read.
+// Repeated calls return each request exactly once.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request
 	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })
@@ -77,7 +79,8 @@ func (l *Log) each(f Filter, use func(Request)) error {
 	return err
 }
 
-// scan passes each request since the mark to the function use, and returns the position behind the last request.
+// scan calls use with each selected request from l.offset on, and returns the offset at which the last complete line
+// ends.
 func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
@@ -88,8 +91,8 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines passes each complete line since the mark to the function use, and returns the position behind the last one. The
-// API server is still writing a line without a newline.
+// lines calls use with each complete line from l.offset on, and returns the offset at which the last complete line
+// ends. While a line has no newline, the API server is still writing it.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

@@ -125,7 +125,7 @@ func TestMarkExcludesEarlierRequests(t *testing.T) {
 	if err := log.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	// A line that was incomplete at the mark counts as a line after the mark.
+	// Count includes a line that was incomplete when Mark was called and is complete now.
 	add(t, log.path, write[50:]+write)
 
 	for range 2 { // Count does not move the mark.

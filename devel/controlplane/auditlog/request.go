@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Request is an answered request.
+// Request describes one API request that the API server has answered.
 type Request struct {
 	User        string // as authenticated, before impersonation
 	Groups      []string

@@ -2,9 +2,9 @@
 //
 //	layout [-system] NAME:TAG FOLDER FILE[:PATH]...
 //
-// The image runs the first file. A file without PATH is in the root folder. With -system, the image also contains
-// shared libraries, and runs as root. Without -system, the program must be static, and runs as an unprivileged user.
-// Symbolic links stay links. An existing folder is replaced.
+// The first file is the entrypoint of the image. A file without PATH is in the root folder. With -system, the image
+// also contains shared libraries, and runs as root. Without -system, the program must be static, and runs as an
+// unprivileged user. Symbolic links stay links. An existing folder is replaced.
 package main
 
 import (
@@ -132,7 +132,8 @@ func newArchive() *archive {
 	return &archive{content: content, tar: tar.NewWriter(content), added: map[string]bool{}}
 }
 
-// add adds a file in the form FILE:PATH. If libraries is true, it also adds the shared libraries of the file.
+// add copies a file, given as FILE:PATH, into the archive. If libraries is true, it also copies the shared libraries
+// that the file needs.
 func (a *archive) add(file string, libraries bool) error {
 	source, path := split(file)
 	info, err := os.Lstat(source)

@@ -149,7 +149,8 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notice([.-].*)?$`)
 )
 
-// licenses returns the texts that the license of a module requires to pass on, and the kinds of its licenses.
+// licenses returns the license texts and notices that must be distributed together with a module, and the kinds of its
+// licenses.
 func licenses(m module) (texts, kinds []string, err error) {
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil {

@@ -57,9 +57,9 @@ type Keeper struct {
 	reader  client.Reader // reads from the cache
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
-	// first is closed when there is a certificate to present.
-	first    chan struct{}
-	setFirst sync.Once
+	// hasCertificate is closed when the process has its first serving certificate.
+	hasCertificate chan struct{}
+	setFirst       sync.Once
 	// trusted becomes true when the configuration contains the authority of the certificate.
 	trusted atomic.Bool
 	// next is the next authority as PEM data. bundledSince is when this process first saw it in all bundles.
@@ -83,11 +83,12 @@ func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
 	}
-	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
+	return &Keeper{Options: o, hasCertificate: make(chan struct{}),
+		writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the Keeper to a manager. The process does not wait for the Keeper's cache. Without permission to read
-// the Secret and the configurations, the process serves no webhook but does all its other work.
+// Register adds the Keeper to a manager. The process does not wait until the Keeper's cache is filled. If the process
+// lacks the permission to read the Secret and the configurations, it serves no webhook but does all its other work.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -166,7 +167,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// nextBundledSince returns when this process first saw the next authority in all bundles.
+// nextBundledSince returns the time when this process first saw that all bundles contain the next authority.
 func (k *Keeper) nextBundledSince(o observed) time.Time {
 	next := string(o.data[nextCACert])
 	cert, err := parse([]byte(next))
@@ -218,7 +219,7 @@ func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	ctx, cancel := context.WithTimeout(hello.Context(), firstWait)
 	defer cancel()
 	select {
-	case <-k.first:
+	case <-k.hasCertificate:
 		return k.serving.Load(), nil
 	case <-ctx.Done():
 		return nil, k.noCertificate()
@@ -305,7 +306,8 @@ func (p presenter) Start(ctx context.Context) error {
 	return p.cache.Start(ctx)
 }
 
-// present loads the certificate from the Secret. If it is invalid, the process still presents the previous certificate.
+// present makes the webhook server use the certificate in the Secret. If this certificate is invalid, the server
+// continues to use the previous certificate.
 func (p presenter) present(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -319,5 +321,5 @@ func (p presenter) present(object any) {
 		return
 	}
 	p.serving.Store(&cert)
-	p.setFirst.Do(func() { close(p.first) })
+	p.setFirst.Do(func() { close(p.hasCertificate) })
 }

@@ -20,14 +20,15 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is how long an authority is in all bundles before it signs a certificate. API servers read a changed
-// configuration much faster.
+// overlap is the time between adding an authority to all bundles and signing with this authority. API servers read a
+// changed webhook configuration in much less time.
 const overlap = 15 * time.Second
 
-// Lifetimes are the lifetimes of certificates.
+// Lifetimes configures how long certificates are valid, and when they are renewed.
 type Lifetimes struct {
 	// Authority and Serving are the lifetimes of an authority and of a serving certificate. A certificate is renewed
-	// when its remaining lifetime is Ahead. Ahead must be shorter than both lifetimes.
+	// when its remaining lifetime is shorter than the duration Ahead. This duration must be shorter than Authority and
+	// Serving.
 	Authority, Serving, Ahead time.Duration
 }
 
@@ -45,7 +46,8 @@ type observed struct {
 	now          time.Time
 }
 
-// planned is the next step: write the Secret, write the bundles, or check again after recheckAfter.
+// planned contains the next step. If data is set, the Secret is written. If bundles is set, the configurations are
+// written. Otherwise, the Keeper checks again after recheckAfter.
 type planned struct {
 	data         map[string][]byte
 	bundles      [][]byte

@@ -139,7 +139,7 @@ func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 	if again != overlap || !bytes.Equal(i.data[caCert], first) {
 		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
-	// Clearing a bundle restarts the overlap.
+	// If another client clears a bundle, the overlap starts again.
 	i.now = i.now.Add(overlap - time.Second)
 	i.bundles = [][]byte{i.bundles[0], nil}
 	i.step()

@@ -37,7 +37,7 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected names a Lease whose holder never releases it.
+	// protected is the name of a Lease that its holder never releases.
 	protected = "held"
 )
 

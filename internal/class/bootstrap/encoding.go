@@ -15,8 +15,8 @@ const maxDecompressed = 32 << 20
 
 const maxNesting = 8
 
-// rewriteTexts replaces each text in the user data by the result of change. Gzip, gzip in base64, and MIME multipart
-// are decoded. Encoded data without a changed text stays the same, byte for byte.
+// rewriteTexts passes each text in the user data to the function change, and replaces the text by the returned one. It
+// decodes gzip, gzip in base64, and MIME multipart. Encoded data without a changed text stays the same, byte for byte.
 func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
@@ -48,7 +48,7 @@ func (d decoder) rewrite(data []byte) ([]byte, error) {
 // rewriteEncoded rewrites decoded data and encodes the result. If nothing changes, it returns the original encoded
 // data.
 func (d decoder) rewriteEncoded(encoded, decoded []byte, rewrite func([]byte) ([]byte, error),
-	encode func(decoded, like []byte) []byte) ([]byte, error) {
+	encode func(decoded, example []byte) []byte) ([]byte, error) {
 	changed, err := rewrite(decoded)
 	if err != nil || bytes.Equal(changed, decoded) {
 		return encoded, err
@@ -104,10 +104,10 @@ func gzipInBase64(data []byte) (packed []byte, ok bool) {
 
 const mimeLineLength = 76
 
-// inBase64 encodes data in base64 with the layout of like: the same line breaks and white space at the end.
-func inBase64(data, like []byte) []byte {
+// inBase64 encodes data in base64. The result has the same line breaks and the same white space at the end as example.
+func inBase64(data, example []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
-	trimmed := bytes.TrimSpace(like)
+	trimmed := bytes.TrimSpace(example)
 	end := "\n"
 	if bytes.Contains(trimmed, []byte("\r\n")) {
 		end = "\r\n"
@@ -120,7 +120,7 @@ func inBase64(data, like []byte) []byte {
 		}
 	}
 	out.WriteString(text)
-	out.Write(like[len(bytes.TrimRight(like, " \t\r\n")):])
+	out.Write(example[len(bytes.TrimRight(example, " \t\r\n")):])
 	return out.Bytes()
 }
 

@@ -28,9 +28,10 @@ func TokenIDOf(username string) (id string, ok bool) {
 type Record struct {
 	// Owner is the launch attempt in the form of Attempt.String, or empty if the token does not belong to a Machine.
 	Owner string
-	// Machine is the Machine of the launch attempt.
+	// Machine is the namespace and name of the Machine for which the token was created.
 	Machine types.NamespacedName
-	// Expires is when the token expires. It is zero without a valid expiration, which Machinist's tokens always have.
+	// Expires is the end of the token's validity. It is zero if the Secret contains no valid time, which happens only
+	// to tokens that Machinist did not create.
 	Expires time.Time
 }
 

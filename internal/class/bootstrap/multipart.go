@@ -19,7 +19,8 @@ type piece struct {
 // headerForm matches a header line, with which a MIME message for cloud-init must start.
 var headerForm = regexp.MustCompile(`^[A-Za-z][-A-Za-z]*:[ \t]`)
 
-// splitMultipart splits MIME multipart user data into pieces that add up to the data. ok is false for other data.
+// splitMultipart splits MIME multipart user data into pieces. The pieces in their order are the complete data. ok is
+// false if the data is not MIME multipart.
 func splitMultipart(data []byte) (pieces []piece, ok bool) {
 	if !headerForm.Match(data) {
 		return nil, false

@@ -36,7 +36,7 @@ var placeholder = func() *regexp.Regexp {
 	return regexp.MustCompile(`<<(!*)` + names + `>>|%3[Cc]%3[Cc]((?:!|%21)*)` + names + `%3[Ee]%3[Ee]`)
 }()
 
-// Values are the values of the placeholders for one machine.
+// Values replace the placeholders in the user data of one machine.
 type Values struct {
 	MachineName      string
 	MachineNamespace string
@@ -64,7 +64,8 @@ func (v Values) byName() map[string]string {
 
 type match struct {
 	name string
-	// encoded means that the placeholder is URL-encoded. escaped means that it must not be replaced.
+	// encoded is true for a URL-encoded placeholder such as %3C%3CCA_BUNDLE%3E%3E. escaped is true for a placeholder
+	// with an exclamation mark, which must not be replaced.
 	encoded, escaped bool
 }
 

@@ -41,7 +41,8 @@ const (
 	Group = "system:bootstrappers:machinist"
 )
 
-// maxSalt limits the search for an unused token id. With 36^6 ids, ten collisions in a row must have another cause.
+// maxSalt is how many token ids are tried for one attempt. There are 36^6 ids, so ten used ids in a row are not a
+// coincidence but the result of a bug.
 const maxSalt = 10
 
 // Attempt identifies one attempt to launch a Machine.
@@ -65,7 +66,7 @@ func (a Attempt) tokenID(salt int) string {
 // number. A certificate signing request of an earlier attempt exists for about an hour.
 const maxEarlierAttempts = 100
 
-// Follows reports whether the token id may belong to one of the last hundred attempts to launch the same Machine.
+// Follows returns true if the token id may belong to one of the last hundred attempts to launch the same Machine.
 func (a Attempt) Follows(id string) bool {
 	earlier := a
 	for range min(a.Number-1, maxEarlierAttempts) {
@@ -109,11 +110,11 @@ type Tokens struct {
 	Groups []string
 }
 
-// Terms are the properties of a new token.
+// Terms are the settings of a new token.
 type Terms struct {
 	Expires time.Time
-	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token, so that kubeadm join can
-	// verify the cluster.
+	// Signing is true if kube-controller-manager must sign the ConfigMap cluster-info with the token. kubeadm join
+	// verifies the cluster by this signature.
 	Signing bool
 }
 
@@ -176,8 +177,9 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend moves the expiration of the attempt's token to until if it is before early. It returns the token's expiration,
-// or the zero time without a token. The value does not change, so the copy on the instance stays valid.
+// Extend sets the expiration of the attempt's token to the time until, unless the token is valid until early anyway. It
+// returns the token's expiration, or the zero time if there is no token. The value of the token does not change, so the
+// copy on the instance stays valid.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -207,8 +209,8 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	return until, nil
 }
 
-// ErrMayNotRead and ErrMayNotMake mean that the API server forbids reading or creating the Secrets of tokens. Errors of
-// Tokens wrap them.
+// ErrMayNotRead and ErrMayNotMake mean that the API server forbids reading or creating the Secrets of tokens. The
+// methods of Tokens return errors that wrap one of these.
 var (
 	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
 	ErrMayNotMake = errors.New("not allowed to create bootstrap tokens")
@@ -227,15 +229,15 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	return nil
 }
 
-// ID returns the public half of the attempt's token. If the token does not exist, ID returns the id that a new one
-// would get.
+// ID returns the public half of the attempt's token. If the token does not exist, ID returns the id that Ensure would
+// choose for it.
 func (t Tokens) ID(ctx context.Context, a Attempt) (string, error) {
 	id, _, err := t.find(ctx, a)
 	return id, err
 }
 
-// find returns the token of the attempt and its id. A missing token is nil, with the id for a new one. The id is empty
-// if other tokens use all possible ids.
+// find returns the token of the attempt and its id. If the attempt has no token, found is nil, and id is the id for a
+// new token. The id is empty if other tokens use all possible ids.
 func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.PartialObjectMetadata, err error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -243,9 +245,9 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
-			// Ensure tries the salts in order, so no later salt is in use. The exception is a token of another attempt
-			// that had this salt and was deleted. In that case, Kubernetes deletes the token with the later salt when
-			// it expires.
+			// Ensure tries the salts in order, so normally no token of the attempt has a later salt. The exception:
+			// Ensure skipped this id because another attempt had a token with it, and that token was deleted since.
+			// Kubernetes deletes the token with the later salt when it expires.
 			return id, nil, nil
 		}
 		if apierrors.IsForbidden(err) {

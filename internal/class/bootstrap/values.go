@@ -12,8 +12,8 @@ var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{
 	`%3[Cc]%3[Cc]((?:!|%21)*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
 // ReplaceValues replaces each placeholder <<VALUES.name>> by its value, which is URL-encoded if the placeholder is.
-// Placeholders in the values are escaped from Render. It returns an error if a value is missing or the template cannot
-// be decoded.
+// Placeholders in the values are escaped, so that Render does not replace them. ReplaceValues returns an error if a
+// value is missing or the template cannot be decoded.
 func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	var missing []string
 	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
@@ -48,5 +48,5 @@ func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 
 var opening = regexp.MustCompile(`^(<<|%3[Cc]%3[Cc])`)
 
-// escape adds an exclamation mark to a placeholder, which Render removes.
+// escape adds an exclamation mark to a placeholder. Render removes the exclamation mark and keeps the placeholder.
 func escape(found string) string { return opening.ReplaceAllString(found, "$1!") }

@@ -43,8 +43,8 @@ type Options struct {
 	Concurrency int
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Joins reports what prevents machines from joining. Nil means that there is no target cluster. New sets its
-	// Changed.
+	// Joins is the monitor that finds what prevents machines from joining. Nil means that there is no target cluster.
+	// New sets its field Changed.
 	Joins *preflight.Monitor
 }
 

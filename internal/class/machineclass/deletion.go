@@ -22,11 +22,15 @@ const usersPage = 500
 
 // holders counts the Machines of a class that is being deleted, by their effect on the deletion.
 type holders struct {
-	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. undecided
-	// Machines may have requested an instance. All three prevent the deletion of the class.
-	staying, leaving, undecided int
-	released                    int
-	first                       string
+	// withInstance counts the Machines that have an instance and are not being deleted.
+	withInstance int
+	// beingDeleted counts the Machines with a deletionTimestamp.
+	beingDeleted int
+	// undecided counts the Machines that may have requested an instance.
+	undecided int
+	// released counts the Machines that do not prevent the deletion of the class.
+	released int
+	first    string
 }
 
 func (h *holders) count(m *v1beta1.Machine) {
@@ -35,9 +39,9 @@ func (h *holders) count(m *v1beta1.Machine) {
 		h.released++
 		return
 	case !m.DeletionTimestamp.IsZero():
-		h.leaving++
+		h.beingDeleted++
 	case resolve.HasInstance(m):
-		h.staying++
+		h.withInstance++
 	default:
 		h.undecided++
 	}
@@ -46,19 +50,20 @@ func (h *holders) count(m *v1beta1.Machine) {
 	}
 }
 
-func (h *holders) holding() int { return h.staying + h.leaving + h.undecided }
+func (h *holders) holding() int { return h.withInstance + h.beingDeleted + h.undecided }
 
 type deletion struct {
-	// reason is the reason of the condition Deleting. With InUse, the class still serves its Machines.
+	// reason is the reason of the condition Deleting. The reason InUse means that new instances of the class's Machines
+	// are still created.
 	reason  string
 	message string
 	// recheckAfter is when the reason may change without an event. Zero means never.
 	recheckAfter time.Duration
 }
 
-// decideDeletion decides whether a class that is being deleted still serves its Machines. If a Machine has an instance
-// and is not being deleted, the class continues to serve all of them. Otherwise it stops serving, because a Machine
-// that waits for an instance would hold it forever.
+// decideDeletion decides whether instances are still created from a class that is being deleted. If one Machine of the
+// class has an instance and is not being deleted, instances are created for all of its Machines. Otherwise no further
+// instance is created, because a Machine that waits for an instance would block the deletion of the class forever.
 func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) deletion {
 	waits := ""
 	if n := h.holding(); n > 0 {
@@ -70,7 +75,7 @@ func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) delet
 		return deletion{reason, joined(waits, "No instance is created from the class until Machinist has decided whether one "+
 			"of its Machines stays."), left}
 	}
-	if h.staying > 0 {
+	if h.withInstance > 0 {
 		return deletion{v1beta1.ReasonInUse, joined(waits, "The class serves its Machines as before, and is deleted when none "+
 			"of them is left. Assign another class to the fleet, or delete the fleet."), 0}
 	}
@@ -82,7 +87,8 @@ func (h *holders) describe() (out []string) {
 	for _, kind := range []struct {
 		number int
 		what   string
-	}{{h.staying, "with an instance"}, {h.leaving, "being deleted"}, {h.undecided, "that may have requested an instance"}} {
+	}{{h.withInstance, "with an instance"}, {h.beingDeleted, "being deleted"},
+		{h.undecided, "that may have requested an instance"}} {
 		switch {
 		case kind.number == 1:
 			out = append(out, "1 Machine "+kind.what)
@@ -101,9 +107,10 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
 // until the next check.
 //
-// release first writes to the status that the class no longer serves, and then checks the Machines for the last time. A
-// launch works in the opposite order: it first makes the Machine hold the class, and then reads whether the class
-// serves. So either the check finds the Machine, or the launch finds that the class does not serve.
+// The order of the steps prevents a race with a launch. The class's status first says that no instance is created from
+// the class, and then the Machines are checked for the last time. A launch first records in the Machine's status that
+// it uses the class, and then reads the status of the class. So either the check finds the Machine, or the launch finds
+// that it must not create an instance.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -163,7 +170,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineC
 }
 
 // liveHolders counts the Machines of the class at the API server. A cache may be outdated, so it is never enough to
-// remove a finalizer. This costs one list when the cache shows no more holders.
+// remove a finalizer. Callers make this list only when the cache contains no Machine that prevents the deletion.
 func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {

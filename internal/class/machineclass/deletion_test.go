@@ -55,8 +55,8 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	}
 }
 
-// The class reports that it no longer serves before the last check of its Machines. A launch at that moment is noticed
-// by one of the two.
+// The class's status says that no instance is created from the class before the Machines are checked for the last time.
+// So a Machine that is launched at that moment either fails to launch or prevents the deletion of the class.
 //
 // Rule: class-deletion-is-decided.
 func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {
@@ -88,12 +88,12 @@ func TestHoldersAreCountedByTheirState(t *testing.T) {
 		machine *v1beta1.Machine
 		want    holders
 	}{
-		"an instance":                         {withInstance("m"), holders{staying: 1, first: "m"}},
-		"being deleted":                       {leaving, holders{leaving: 1, first: "leaving"}},
-		"an instance that is replaced":        {replacing, holders{staying: 1, first: "replacing"}},
+		"an instance":                         {withInstance("m"), holders{withInstance: 1, first: "m"}},
+		"being deleted":                       {leaving, holders{beingDeleted: 1, first: "leaving"}},
+		"an instance that is replaced":        {replacing, holders{withInstance: 1, first: "replacing"}},
 		"no record":                           {testMachine("m"), holders{undecided: 1, first: "m"}},
 		"no requested instance":               {released, holders{released: 1}},
-		"an instance, with the old condition": {launchedLater, holders{staying: 1, first: "launched-later"}},
+		"an instance, with the old condition": {launchedLater, holders{withInstance: 1, first: "launched-later"}},
 	} {
 		var got holders
 		if got.count(test.machine); got != test.want {
@@ -114,7 +114,7 @@ func withInstance(name string) *v1beta1.Machine {
 	return m
 }
 
-// releasesClass returns the condition that a launch sets if the class no longer serves.
+// releasesClass returns the condition of a Machine that was not launched because its class is being deleted.
 func releasesClass() metav1.Condition {
 	return metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonClassDeleting, Message: "m"}

@@ -8,26 +8,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// differing counts the Machines whose instance was created with other user data, or in another account, than the class
-// has now.
+// differing counts the Machines whose instance does not have the class's current user data or account.
 type differing struct {
-	// machines counts Machines with known data, and others those whose data differs. deployments own the differing
-	// Machines.
-	machines, others int
-	deployments      []string
+	// machines counts the Machines for which the data of the instance is known.
+	machines int
+	// outdated counts the Machines whose instance has other data than the class. deployments own these Machines.
+	outdated    int
+	deployments []string
 }
 
-// count counts a Machine that is not being deleted. with is the data of its instance, or empty if unknown. now is the
-// data of the class.
-func (d *differing) count(m *v1beta1.Machine, with, now string) {
-	if with == "" || now == "" || !m.DeletionTimestamp.IsZero() {
+// count adds a Machine to the numbers, unless it is being deleted or one of the values is unknown, that is empty.
+func (d *differing) count(m *v1beta1.Machine, ofInstance, ofClass string) {
+	if ofInstance == "" || ofClass == "" || !m.DeletionTimestamp.IsZero() {
 		return
 	}
 	d.machines++
-	if with == now {
+	if ofInstance == ofClass {
 		return
 	}
-	d.others++
+	d.outdated++
 	if owner := m.Labels[v1beta1.LabelMachineDeployment]; owner != "" && !slices.Contains(d.deployments, owner) {
 		d.deployments = append(d.deployments, owner)
 	}
@@ -64,11 +63,11 @@ func (a *account) count(m *v1beta1.Machine) {
 }
 
 func (a *account) changed(class *v1beta1.MachineClass) string {
-	if a.others == 0 || class.Spec.CredentialsRef == nil {
+	if a.outdated == 0 || class.Spec.CredentialsRef == nil {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d machines were created in another account than %q, to which the credentials in "+
 		"Secret %s belong now. These machines are neither replaced nor deleted while their instances are missing "+
-		"there. Restore the former credentials, and create another class for the new ones.", a.others, a.machines,
+		"there. Restore the former credentials, and create another class for the new ones.", a.outdated, a.machines,
 		a.name, class.Spec.CredentialsRef.Name)
 }

@@ -204,7 +204,7 @@ func TestMachineWithAnotherClassReleasesTheOldOne(t *testing.T) {
 
 func TestRemovedFinalizerIsAddedAgain(t *testing.T) {
 	w := newWorld(t)
-	// The class has no Secrets, because their events would trigger it too.
+	// The class must not refer to Secrets, because events of Secrets would also trigger the class.
 	w.createClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
 	w.createMachine("m", "c")
@@ -290,7 +290,7 @@ func TestClassesOfOtherProvidersAreIgnoredAndTheirSecretsStayProtected(t *testin
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to be gone", isGone)
 
-	// When a second class is gone, the deletion of the first was processed.
+	// Deletions are processed in order. So when a second, later class is gone, the deletion of the first was processed.
 	w.createSecret("last", "token", "t")
 	w.createClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
 	w.awaitSecret("last", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })

@@ -19,7 +19,7 @@ type Metrics struct{ classes *objectmetrics.Collector }
 // NewMetrics registers the metrics, which each scrape computes from the cache.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	ready := prometheus.NewDesc("machinist_class_ready",
-		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While it is 0, no instance is created from the class.",
+		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While the metric is 0, no instance is created from the class.",
 		[]string{"class"}, nil)
 	m := &Metrics{classes: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineClassList{}

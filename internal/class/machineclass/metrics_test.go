@@ -48,7 +48,7 @@ func TestReadyMetricOfTheProvidersClasses(t *testing.T) {
 	want("") // Only the leader exports the metric.
 	metrics.lead()
 	want(`
-# HELP machinist_class_ready 1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While it is 0, no instance is created from the class.
+# HELP machinist_class_ready 1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While the metric is 0, no instance is created from the class.
 # TYPE machinist_class_ready gauge
 machinist_class_ready{class="ns/bad"} 0
 machinist_class_ready{class="ns/good"} 1

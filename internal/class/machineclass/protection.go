@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// hold adds the finalizer to a class that a Machine uses. It stays until the class is deleted, because a new Machine
-// could use the class at the moment of an earlier removal.
+// hold adds the finalizer to a class that a Machine uses. The finalizer stays until the class is deleted, even if no
+// Machine uses the class anymore. Otherwise a new Machine could use the class while the finalizer is being removed.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
 	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return nil
@@ -30,7 +30,7 @@ func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
 	return len(machines), err
 }
 
-// machines lists the cached Machines of the class. The caller must not change them.
+// machines returns the Machines of the class from the cache. The caller must not change the returned objects.
 func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) ([]v1beta1.Machine, error) {
 	machines := &v1beta1.MachineList{}

@@ -17,8 +17,8 @@ import (
 type transition int
 
 const (
-	// same means no change, or a first validation without a problem.
-	same transition = iota
+	// unchanged is also the transition of a first validation without a problem.
+	unchanged transition = iota
 	better
 	worse
 )
@@ -34,7 +34,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	if v.reason == v1beta1.ReasonValid {
 		ready.Status = metav1.ConditionTrue
 	}
-	change := same
+	change := unchanged
 	switch {
 	case old == nil && ready.Status == metav1.ConditionTrue:
 	case old == nil, old.Status != ready.Status, old.Reason != ready.Reason:
@@ -94,8 +94,8 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 	return status, isNew
 }
 
-// joinBlocked returns the condition JoinBlocked: the reason of the first finding, and a message with all findings. Both
-// are empty without findings.
+// joinBlocked returns the reason and the message of the condition JoinBlocked. The reason is that of the first finding,
+// and the message contains all findings. Without findings, reason and message are empty.
 func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	var messages []string
 	for _, f := range findings {

@@ -49,15 +49,15 @@ func TestStatusOfAValidation(t *testing.T) {
 		message    string
 		capacity   bool
 	}{
-		"new and valid": {classWith(), valid(large()), same, metav1.ConditionTrue, "", true},
+		"new and valid": {classWith(), valid(large()), unchanged, metav1.ConditionTrue, "", true},
 		"new and refused": {classWith(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"),
 			worse, metav1.ConditionFalse, "no", false},
-		"valid again":   {classWith(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
+		"valid again":   {classWith(valid(large())), valid(large()), unchanged, metav1.ConditionTrue, "", true},
 		"outage begins": {classWith(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
 		"outage continues": {classWith(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable,
-			"request 2"), same, metav1.ConditionFalse, "request 1", false},
+			"request 2"), unchanged, metav1.ConditionFalse, "request 1", false},
 		"outage has another code": {classWith(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled,
-			"request 3"), same, metav1.ConditionFalse, "request 3", false},
+			"request 3"), unchanged, metav1.ConditionFalse, "request 3", false},
 		"outage ends": {classWith(valid(large()), unavailable), valid(large()), better,
 			metav1.ConditionTrue, "", true},
 		"Secret is deleted": {classWith(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound,
@@ -88,7 +88,7 @@ func TestSameValidationDoesNotChangeTheStatus(t *testing.T) {
 	for _, v := range []validation{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"),
 		{reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
 		class := classWith(v)
-		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same ||
+		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != unchanged ||
 			!equality.Semantic.DeepEqual(class.Status, after) {
 			t.Errorf("%s: %+v became %+v", v.reason, class.Status, after)
 		}
@@ -169,7 +169,7 @@ func TestMessagesAreBounded(t *testing.T) {
 // No event reports a new permission, so the Secret is read again after some time.
 func TestForbiddenInputIsReadAgain(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
-		_, retry, err := missing(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})
+		_, retry, err := unresolved(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})
 		if err != nil || (retry > 0) != forbidden {
 			t.Errorf("forbidden %t: retry after %s, error %v", forbidden, retry, err)
 		}

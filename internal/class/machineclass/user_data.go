@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// observeAfter is how long changes of Machines are collected before conditions with their numbers are written.
+// observeAfter is the delay between a change of a Machine and the write of the class's conditions that count Machines.
+// All changes within the delay need only one write.
 const observeAfter = 10 * time.Second
 
 type userData struct {
@@ -24,7 +25,8 @@ type userData struct {
 	suspicious  []string
 	setsVersion bool
 	differing
-	// deviating holds the alphabetically first Machine for each kind of deviation of its Node.
+	// deviating holds an example for each kind of deviation of Nodes: the alphabetically first Machine with such a
+	// Node.
 	deviating map[v1beta1.NodeDeviation]string
 }
 
@@ -95,11 +97,11 @@ func (u *userData) warning() (reason, message string) {
 const mostSuspicious = 5
 
 func (u *userData) changed(class *v1beta1.MachineClass) string {
-	if u.others == 0 || class.Spec.UserDataRef == nil {
+	if u.outdated == 0 || class.Spec.UserDataRef == nil {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d machines were created from other user data than Secret %s has now. "+
-		"Existing machines do not change.", u.others, u.machines, class.Spec.UserDataRef.Name) +
+		"Existing machines do not change.", u.outdated, u.machines, class.Spec.UserDataRef.Name) +
 		u.restartCommands(class.Namespace)
 }
 

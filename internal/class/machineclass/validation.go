@@ -45,7 +45,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 	}
 	credentials, err := r.resolver.Credentials(ctx, class.Namespace, inputs.CredentialsRef)
 	if err != nil {
-		return missing(err)
+		return unresolved(err)
 	}
 	if inputs.Credentials = credentials; !credentials.Empty() {
 		// The driver accepted the spec before, so this error is about the credentials.
@@ -58,7 +58,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: e.Message}, 0, nil
 	}
 	if err != nil {
-		return missing(err)
+		return unresolved(err)
 	}
 	if err := bootstrap.Readable(template); err != nil {
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: err.Error()}, 0, nil
@@ -109,7 +109,8 @@ func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v
 		// If the driver does not know the capacity, the class's hints apply.
 		return valid(capacity), false
 	case code.Terminal():
-		// Validate accepted the spec, so the cloud refused it. An administrator may fix the cause there.
+		// Validate accepted the spec, so the cloud refused it. Check again later, because an administrator may fix the
+		// cause in the cloud.
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
@@ -128,8 +129,9 @@ func refused(reason string, err error) validation {
 	return validation{reason: reason, message: message, code: provider.CodeOf(err)}
 }
 
-// missing converts an error of the resolver into a validation. Other errors are returned unchanged.
-func missing(err error) (validation, time.Duration, error) {
+// unresolved returns the validation of a class whose references cannot be resolved. Errors that are not a
+// *resolve.Error are returned unchanged.
+func unresolved(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
 		var retry time.Duration
 		if e.Forbidden {
@@ -157,9 +159,10 @@ func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// backoff returns how long to wait after at least one failure, in exponential steps plus up to a quarter. The random
-// part spreads classes that failed together. The wait is at least what the cloud requested. Refused credentials wait
-// longer, because a change of the Secret ends the wait.
+// backoff returns how long to wait after at least one failure, in exponential steps plus a random part of up to a
+// quarter. Because of the random part, classes that failed together are not retried together. The wait is at least what
+// the cloud requested. If the cloud refused the credentials, the wait is longer, because a change of the Secret ends
+// it.
 func backoff(code provider.Code, failures int, retryAfter time.Duration, seed string) time.Duration {
 	first, most := time.Second, 5*time.Minute
 	switch code {

@@ -32,7 +32,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Wiring returns the controllers of classes and Secrets with their events.
+// Wiring returns the controllers of classes and Secrets, with the watches that trigger them.
 //
 // Event handlers read from the given cache without waiting for this process's own writes, which would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
@@ -81,9 +81,10 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // machineEvents triggers a class in these cases:
 //
-//   - its first Machine is created;
-//   - the class is being deleted, and a Machine is deleted, or begins or ceases to hold the class;
-//   - the Node or the user data of a Machine changes what the class reports.
+//   - The first Machine of the class is created.
+//   - The class is being deleted, and one of its Machines is deleted.
+//   - The class is being deleted, and a Machine begins or ceases to prevent the deletion.
+//   - The Node or the user data of a Machine changes the conditions of the class.
 //
 // Other events cost at most one read from the cache.
 func (c mapper) machineEvents() handler.EventHandler {
@@ -171,8 +172,8 @@ func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []rec
 	return requests
 }
 
-// wrongFinalizer triggers a Secret that has the finalizer without users, or users without the finalizer. Other Secrets
-// of the cluster must not trigger anything.
+// wrongFinalizer returns a request for a Secret that has users but not the finalizer, or the finalizer but no users.
+// All other Secrets of the cluster must not trigger anything.
 func (c mapper) wrongFinalizer(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
@@ -217,8 +218,8 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets of an inline Machine: after its creation those without the finalizer, and after
-// its deletion those without another user.
+// secretsOfMachine triggers the Secrets of a Machine with an inline specification. The creation of the Machine triggers
+// the Secrets that lack the finalizer. Its deletion triggers the Secrets that nothing else uses.
 func (c mapper) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {

@@ -57,8 +57,8 @@ func (c Cluster) version(context.Context) ([]Finding, error) {
 	return supported(info.GitVersion), nil
 }
 
-// collisions finds API groups with kinds of the same names. For a short name such as "machines", kubectl may choose the
-// other group.
+// collisions finds other API groups whose kinds have the same names as Machinist's kinds. For a short name such as
+// "machines", kubectl may choose the other group.
 func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
@@ -238,7 +238,7 @@ type webhook struct {
 	rules   []admissionregistrationv1.RuleWithOperations
 }
 
-// webhooks finds webhooks without endpoints that block the requests of machines.
+// webhooks reports admission webhooks that block the requests of machines because their Services have no endpoints.
 func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}

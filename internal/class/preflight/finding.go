@@ -9,15 +9,16 @@ import "machinist.dev/machinist/api/v1beta1"
 
 // Finding is a problem, or a probable problem.
 type Finding struct {
-	// Reason names the check, such as "TokensMayNotRequest". Conditions with the finding have this reason.
+	// Reason names the check, such as "TokensMayNotRequest". It is also the reason of conditions that report the
+	// finding.
 	Reason string `json:"reason"`
 	// Message is a sentence that describes the problem.
 	Message string `json:"message"`
-	// Fix is a sentence that describes what to do.
+	// Fix is the advice for the reader: a sentence such as "Synchronize the clocks of the control plane."
 	Fix string `json:"fix"`
 	// Warning means that machines may join despite the problem.
 	Warning bool `json:"warning,omitempty"`
-	// Guess means that only machines that fail to join can prove the problem.
+	// Guess means that the check cannot be sure of the problem. The problem is certain once machines fail to join.
 	Guess bool `json:"-"`
 }
 

@@ -111,7 +111,7 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 	if err != nil || u.Host == "" {
 		return nil
 	}
-	if why := private(u.Hostname(), j.Service); why != "" {
+	if why := privateAddress(u.Hostname(), j.Service); why != "" {
 		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
 			Message: fmt.Sprintf("User data contains the API server address %s, %s. Instances outside cannot reach it.",
 				j.Endpoint, why),
@@ -135,15 +135,16 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 	date, err := http.ParseTime(answer.Header.Get("Date"))
 	if skew := date.Sub(j.Now()).Abs(); err == nil && skew > mostSkew {
 		return []Finding{{Reason: ClocksDiffer, Warning: true,
-			Message: fmt.Sprintf("The clock of the API server differs by %s from the local clock. Kubelets with another time refuse "+
-				"certificates, and API servers refuse bootstrap tokens.", skew.Round(time.Second)),
+			Message: fmt.Sprintf("The clock of the API server differs by %s from the local clock. If clocks differ, "+
+				"kubelets may refuse certificates, and the API server may refuse bootstrap tokens.", skew.Round(time.Second)),
 			Fix: "Synchronize the clocks of the control plane, the processes and the instances."}}
 	}
 	return nil
 }
 
-// private returns why an address is reachable only from this host or inside a cluster, or "".
-func private(host, service string) string {
+// privateAddress describes an address that is reachable only from this host or inside a cluster. It returns "" for
+// other addresses.
+func privateAddress(host, service string) string {
 	if host == service && service != "" {
 		return "an address inside the cluster"
 	}

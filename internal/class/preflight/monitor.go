@@ -12,19 +12,23 @@ import (
 )
 
 const (
-	// Times between two checks: every without a problem, everyWrong with a problem, and everyGuess with an open guess.
-	every, everyWrong, everyGuess = 10 * time.Minute, 30 * time.Second, time.Minute
+	// checkInterval is the time between two checks if there is no problem.
+	checkInterval = 10 * time.Minute
+	// problemInterval is the time between two checks while there is a problem.
+	problemInterval = 30 * time.Second
+	// guessInterval is the time between two checks while the verdict about a guess is Open.
+	guessInterval = time.Minute
 )
 
-// Verdict is whether the machines of the cluster prove a guess.
+// Verdict says whether a guessed problem is real, judged by the machines that have joined or failed to join.
 type Verdict int
 
 const (
-	// Open means that no machine has joined, and none has waited for long.
+	// Open means that it is too early to tell: no machine has joined, and none has waited long for its Node.
 	Open Verdict = iota
-	// Proven means that a machine has waited for its Node for long, and none has joined.
+	// Proven means that the problem is real: a machine has waited long for its Node, and no machine has joined.
 	Proven
-	// Refuted means that a machine has joined.
+	// Refuted means that the problem does not exist, because a machine has joined.
 	Refuted
 )
 
@@ -33,7 +37,7 @@ const (
 type Monitor struct {
 	// Check makes the checks. An error is logged, and the findings still count.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns whether the machines of the cluster prove the guesses among the findings.
+	// Judge returns the verdict about findings with Guess.
 	Judge func(context.Context) Verdict
 	// Changed is called after a change of the findings.
 	Changed func(context.Context)
@@ -69,7 +73,7 @@ func (m *Monitor) check(ctx context.Context) time.Duration {
 	if err != nil && ctx.Err() == nil {
 		logf.FromContext(ctx).Info("Could not check everything that machines need to join", "error", err.Error())
 	}
-	next, found := every, []Finding(nil)
+	next, found := checkInterval, []Finding(nil)
 	for _, f := range all {
 		switch {
 		case f.Guess:
@@ -77,14 +81,14 @@ func (m *Monitor) check(ctx context.Context) time.Duration {
 			if verdict == Proven {
 				found = append(found, f)
 			} else if verdict == Open {
-				next = everyGuess
+				next = guessInterval
 			}
 		case !f.Warning:
 			found = append(found, f)
 		}
 	}
 	if len(found) > 0 {
-		next = everyWrong
+		next = problemInterval
 	}
 	m.mu.Lock()
 	changed := !slices.Equal(found, m.findings)

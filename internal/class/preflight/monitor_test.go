@@ -28,15 +28,15 @@ func TestMonitorKeepsProblemsAndProvenGuesses(t *testing.T) {
 		next    time.Duration
 		changes int
 	}{
-		{"no finding", nil, Open, nil, 0, every, 0},
-		{"a warning", []Finding{warning}, Open, nil, 0, every, 0},
-		{"an open guess", []Finding{guess}, Open, nil, 0, everyGuess, 0},
-		{"a refuted guess", []Finding{guess}, Refuted, nil, 0, every, 0},
-		{"a proven guess", []Finding{guess}, Proven, nil, 1, everyWrong, 1},
-		{"a problem and a proven guess", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
-		{"the same findings again", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
-		{"a check that fails", []Finding{wrong}, Refuted, errors.New("forbidden"), 1, everyWrong, 3},
-		{"everything is fixed", nil, Refuted, nil, 0, every, 4},
+		{"no finding", nil, Open, nil, 0, checkInterval, 0},
+		{"a warning", []Finding{warning}, Open, nil, 0, checkInterval, 0},
+		{"an open guess", []Finding{guess}, Open, nil, 0, guessInterval, 0},
+		{"a refuted guess", []Finding{guess}, Refuted, nil, 0, checkInterval, 0},
+		{"a proven guess", []Finding{guess}, Proven, nil, 1, problemInterval, 1},
+		{"a problem and a proven guess", []Finding{wrong, guess}, Proven, nil, 2, problemInterval, 2},
+		{"the same findings again", []Finding{wrong, guess}, Proven, nil, 2, problemInterval, 2},
+		{"a check that fails", []Finding{wrong}, Refuted, errors.New("forbidden"), 1, problemInterval, 3},
+		{"everything is fixed", nil, Refuted, nil, 0, checkInterval, 4},
 	} {
 		found, verdict, failure = step.found, step.verdict, step.err
 		if next := m.check(t.Context()); next != step.next || len(m.Findings()) != step.kept || changes != step.changes {

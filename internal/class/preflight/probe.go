@@ -34,9 +34,9 @@ const (
 	probeNode = "machinist-preflight"
 )
 
-// Probe joins like a machine, but registers no Node. It creates a bootstrap token, requests a kubelet certificate with
-// it, approves the request, waits for the certificate, and deletes the token and the request. caller has the caller's
-// permissions, and api is the configuration of the API server.
+// Probe tests whether a machine can join, but registers no Node. It creates a bootstrap token, requests a kubelet
+// certificate with the token, and approves the request. Finally, it deletes the token and the request. The client
+// caller has the permissions of the user, and api is the configuration of the API server.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Change is one field that differs.
+// Change describes a field that differs between two versions of an object.
 type Change struct {
 	// Path is the path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
 	Path string `json:"path"`

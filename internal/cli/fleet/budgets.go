@@ -20,10 +20,10 @@ import (
 type Budget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Selected is the number of machines that the budget selects. Disrupted is how many of them are disrupted.
+	// Selected is the number of machines that the budget selects. Disrupted is the number of disrupted machines.
 	Selected  int32 `json:"selected"`
 	Disrupted int32 `json:"disrupted"`
-	// Allowed is how many machines may still be disrupted, or nil while the budget is not in force.
+	// Allowed is the number of machines that may still be disrupted. It is nil while the budget is not in force.
 	Allowed *int32 `json:"allowed,omitempty"`
 	// Reasons are the kinds of disruptions that the budget limits. Empty means all.
 	Reasons []v1beta1.DisruptionReason `json:"reasons,omitempty"`
@@ -31,7 +31,8 @@ type Budget struct {
 	NextChange *time.Time `json:"nextChange,omitempty"`
 	// Paused is set if the budget was created by "machinist pause --fleet".
 	Paused *Pause `json:"paused,omitempty"`
-	// Reason and Explanation are set if the budget is invalid or not processed yet. Message is set if it is invalid.
+	// Reason and Explanation are set if the budget is invalid or not processed yet. Message is set if the budget is
+	// invalid.
 	Reason      string `json:"reason,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 	Message     string `json:"message,omitempty"`
@@ -70,7 +71,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	return view
 }
 
-// PauseOf describes the pause of a fleet by the budget b. The value of the field Done is done.
+// PauseOf describes the pause of a fleet by the budget b. The argument done becomes the field Done of the result.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}

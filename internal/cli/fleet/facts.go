@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are the objects and reports that a command has read.
+// Facts holds everything that a command has read: the objects, the orphan reports and the states of the processes.
 type Facts struct {
 	Now time.Time
 	// Namespace is the namespace that was read. Empty means all namespaces.
@@ -32,7 +32,7 @@ type Facts struct {
 	Orphans []OrphanReport
 	// Processes are the states of the processes that manage the objects.
 	Processes []why.Process
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string
 }
 
@@ -45,9 +45,9 @@ func inventoryOf(f Facts) inventoryAt {
 	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
-// Only returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes and
-// Secrets that apply to them.
-func Only(f Facts, deployment string) Facts {
+// ForDeployment returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes
+// and Secrets that apply to these machines.
+func ForDeployment(f Facts, deployment string) Facts {
 	inv := inventoryOf(f)
 	only := f
 	only.Deployments, only.Sets, only.Machines, only.Checks, only.Budgets = nil, nil, nil, nil, nil

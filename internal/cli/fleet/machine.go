@@ -17,18 +17,18 @@ type Machine struct {
 	// Set and Deployment are the names of the owners, or empty.
 	Set        string
 	Deployment string
-	// State is the phase. Ready is true if the condition Ready is True.
+	// State is the phase of the machine. Ready is the status of the machine's condition Ready.
 	State string
 	Ready bool
-	// Node, Zone and Version are the names of the Node and the zone, and the version of the kubelet.
+	// Node is the name of the Node, Zone is the name of the zone, and Version is the version of the kubelet.
 	Node    string
 	Zone    string
 	Version string
 	// ProviderID identifies the instance in its cloud.
 	ProviderID string
 	Created    time.Time
-	// Reason is why the machine waits, as one word. Explanation is a sentence about it. Message is from the controller.
-	// Since is when the wait began. All are empty if the machine does not wait.
+	// Reason is one word that says why the machine waits. Explanation describes the reason in a sentence. Message is
+	// from the controller. Since is the time when the wait began. All four are empty if the machine does not wait.
 	Reason      string
 	Explanation string
 	Message     string

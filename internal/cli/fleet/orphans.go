@@ -18,15 +18,15 @@ import (
 
 // Orphans is a list of instances without a Machine, as the provider processes report them.
 type Orphans struct {
-	// Now is when the reports were read.
+	// Now is the time when the reports were read.
 	Now time.Time `json:"now"`
 	// Namespace is the namespace of the instances' former machines. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
 	// Reports has one report for each provider process, sorted by provider.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere is the number of instances that are not shown, because their former machine was in another namespace.
+	// Elsewhere is the number of hidden instances. Their former machines were in other namespaces.
 	Elsewhere int `json:"elsewhere"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -40,7 +40,8 @@ type OrphanReport struct {
 	Process why.Process `json:"process"`
 }
 
-// OrphansOf computes the view from the reports. The keys of processes are the ledger.Key of each report.
+// OrphansOf computes the view from the reports. The map processes has an entry for each report, with ledger.Key as the
+// key.
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {
@@ -60,8 +61,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// withForceDeleted adds the instances of force-deleted Machines, because they may still exist. Instances that a check
-// has found are skipped.
+// withForceDeleted adds the instances of force-deleted Machines, because the instances may still exist. Instances that
+// a check has already found are skipped.
 func withForceDeleted(page ledger.Page) ledger.Page {
 	found := map[string]bool{}
 	for _, e := range page.Entries {
@@ -98,7 +99,7 @@ func Outcome(outcome string, period time.Duration) string {
 	case orphans.NodeReady:
 		return "kept until an administrator confirms the removal, because its Node is Ready (see the condition OrphanRemovalBlocked of the class)"
 	case orphans.ForceDeleted:
-		return "may remain, because its machine was force-deleted; removed when a check finds it"
+		return "may still exist, because its machine was force-deleted; the provider removes the instance when a check finds it"
 	case orphans.OverLimit:
 		return "removed by a later check, because one check removes at most --orphan-max-deletes instances"
 	}

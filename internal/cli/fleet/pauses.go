@@ -8,19 +8,19 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Pauses is the result of pausing or resuming fleets.
+// Pauses is the output of a command that pauses or resumes fleets.
 type Pauses struct {
 	// Kind is always PauseResult.
 	Kind       string  `json:"kind"`
 	Namespaces []Pause `json:"namespaces"`
 }
 
-// Pause is the pause of the fleet of one namespace.
+// Pause describes who paused the fleet of one namespace, when and why.
 type Pause struct {
 	Namespace string `json:"namespace"`
 	// Done is "paused", "already paused" or "resumed".
 	Done string `json:"done"`
-	// Since is when the fleet was paused, By is the user, and Reason is the user's reason.
+	// Since is the time when the fleet was paused, By is the user, and Reason is the user's reason.
 	Since  string `json:"since"`
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`

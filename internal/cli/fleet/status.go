@@ -18,18 +18,18 @@ import (
 
 // Status is the status of all fleets of a namespace, or of all namespaces.
 type Status struct {
-	// Now is when the objects were read.
+	// Now is the time when the objects were read.
 	Now time.Time `json:"now"`
 	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Deployments are all deployments. Sets are the sets without a deployment.
+	// Deployments lists all deployments. Sets lists the MachineSets that no deployment owns.
 	Deployments []Scaled `json:"deployments"`
 	Sets        []Scaled `json:"sets"`
-	// Loose are the machines without a set, sorted by name.
+	// Loose lists the machines without a set, sorted by name.
 	Loose []Loose `json:"machinesWithoutSet"`
-	// Freezes are the frozen deployments and sets.
+	// Freezes lists the deployments and sets that are frozen, with the reasons.
 	Freezes []Freeze `json:"freezes"`
-	// HealthChecks are all health checks.
+	// HealthChecks lists the status of each MachineHealthCheck.
 	HealthChecks []HealthCheck `json:"healthChecks"`
 	// Budgets are the disruption budgets.
 	Budgets []Budget `json:"disruptionBudgets"`
@@ -37,30 +37,30 @@ type Status struct {
 	Sources []Source `json:"classesAndSecrets"`
 	// Orphans are instances without a Machine, whose tags name a Machine in the namespace.
 	Orphans []Orphan `json:"instancesWithoutMachine"`
-	// Edited are the machines that differ from the template of their set.
+	// Edited lists the machines that differ from the template of their set.
 	Edited []Edited `json:"editedMachines"`
 	// Waiting groups the waiting machines by reason.
 	Waiting []why.Group `json:"waiting"`
 	// RecentFailures are the latest failures of machines with a deployment, newest first. The machines may have
 	// recovered since.
 	RecentFailures []why.Failure `json:"recentFailures"`
-	// Machines is the number of machines. Settled is how many run, are up to date and wait for nothing.
+	// Machines is the number of machines. Settled is the number of machines that run, are up to date and do not wait.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
 	// ToReplace is the number of machines marked for replacement. A budget may delay it.
 	ToReplace int `json:"toReplace,omitempty"`
 	// Processes are the processes that manage the objects, according to their Leases.
 	Processes []why.Process `json:"processes"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Scaled is the status of a deployment, or of a set without a deployment.
+// Scaled describes a deployment, or a set without a deployment: its numbers of machines and its rollout.
 type Scaled struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is spec.replicas. The others are numbers of machines. Machines in Deleting do not count in Updated,
-	// Ready, Updating and Failed.
+	// Desired is spec.replicas. The other fields are actual numbers of machines. Machines that are being deleted do not
+	// count in Updated, Ready, Updating and Failed.
 	Desired   int32 `json:"desired"`
 	Updated   int   `json:"updated"`
 	Ready     int   `json:"ready"`
@@ -108,11 +108,12 @@ type Source struct {
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// Edited is a machine that differs from the template of its set.
+// Edited describes a machine that differs from the template of its set.
 type Edited struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Field is the first different field. Is is the machine's value, and Set is the template's value.
+	// Field is the path of the first field that differs. The field "is" holds the value in the machine, and the field
+	// "set" holds the value in the template.
 	Field string `json:"field"`
 	Is    string `json:"is"`
 	Set   string `json:"set"`
@@ -128,7 +129,8 @@ type HealthCheck struct {
 	Unhealthy []string `json:"unhealthy,omitempty"`
 	// RemediationsAllowed is how many machines may still become unhealthy before replacements stop.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
-	// Reason and Explanation are set while the health check requests no replacements. Since is when that began.
+	// Reason and Explanation are set while the health check requests no replacements. Since is the time when the health
+	// check stopped requesting replacements.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -197,7 +199,8 @@ func StatusOf(f Facts) Status {
 	return s
 }
 
-// count adds machines to the numbers in s. The function updated reports whether a machine is up to date.
+// count increases the counters in s for each of the machines. The function updated reports whether a machine is up to
+// date.
 func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machine) bool) {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil {

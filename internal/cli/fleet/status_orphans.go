@@ -11,15 +11,15 @@ import (
 
 // Orphan is an instance without a Machine, or its remaining parts.
 type Orphan struct {
-	// Namespace and Machine are the former Machine according to the instance's tags.
+	// Namespace and Machine identify the former Machine. They come from the tags of the instance.
 	Namespace string `json:"namespace"`
 	Machine   string `json:"machine"`
 	Provider  string `json:"provider"`
 	// Instance is the provider ID, or the names of the remaining parts.
 	Instance string `json:"instance"`
-	// FirstSeen is when the provider process first found the instance.
+	// FirstSeen is the time when the provider process first found the instance.
 	FirstSeen time.Time `json:"firstSeen"`
-	// Outcome is the result of the latest check. Explanation describes it as text.
+	// Outcome is the result of the latest check as one word. Explanation describes this result in a sentence.
 	Outcome     string `json:"outcome"`
 	Explanation string `json:"explanation"`
 }

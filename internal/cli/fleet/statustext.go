@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the status as text. Only existing problems have a table, so the status of a healthy fleet is short.
+// Text writes the status as text. It omits the tables for problems that do not exist, so the status of a healthy fleet
+// is short.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
@@ -210,7 +211,7 @@ const maxFailures = 5
 func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
 	shown := s.RecentFailures
 	if !style.Wide {
-		shown = why.Lately(shown, s.Now)
+		shown = why.RecentFailures(shown, s.Now)
 		shown = shown[:min(len(shown), maxFailures)]
 	}
 	var rows [][]string
@@ -268,8 +269,8 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 	}
 }
 
-// changing reports whether any deployment or set does not match its specification. A budget or a pause can cause this
-// without waiting machines.
+// changing reports whether any deployment or set does not match its specification. This can be true although no machine
+// waits, for example because of a budget or a pause.
 func (s Status) changing() bool {
 	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })

@@ -2,17 +2,17 @@ package fleet
 
 import "machinist.dev/machinist/internal/cli/rollout"
 
-// Tone classifies a state as good or bad, for example. It determines the color on a terminal, and the color and icon on
-// a web page.
+// Tone classifies a state, for example as good or bad. The tone determines the color on a terminal, and the color and
+// icon on a web page.
 type Tone string
 
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"
-	// Moving is the tone of a temporary state that ends without a user.
+	// Moving means that the state is temporary and ends automatically.
 	Moving Tone = "moving"
 	Bad    Tone = "bad"
-	// Neutral is the tone of an empty state, or of one that is neither good nor bad.
+	// Neutral means that the state is empty, or neither good nor bad.
 	Neutral Tone = "neutral"
 )
 
@@ -32,7 +32,8 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because returns why a deployment or set is in its state. It is empty for a frozen object, which has its own table.
+// Because returns the reason for the state of a deployment or set. The result is empty for a frozen object, because the
+// table of freezes already shows the reason.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""

@@ -10,27 +10,27 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Tree is the tree of deployments, sets and machines.
+// Tree shows which objects own which: deployments own sets, and sets own machines.
 type Tree struct {
-	// Now is when the objects were read.
+	// Now is the time when the objects were read.
 	Now time.Time `json:"now"`
 	// Namespace is the namespace that was read. Empty means all namespaces.
 	Namespace string `json:"namespace,omitempty"`
 	// Items are the objects whose owner is not in the tree.
 	Items []Branch `json:"items"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Branch is an object with the objects that it owns.
+// Branch is a node of the tree: an object and, as Children, the objects that it owns.
 type Branch struct {
 	// Kind is MachineDeployment, MachineSet or Machine.
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	// State is the phase of a machine, Scaled.Rollout of a deployment or standalone set, and Current or Old for other
-	// sets.
+	// State depends on the kind. For a machine, it is the phase. For a deployment or a set without a deployment, it is
+	// Scaled.Rollout. For the set of a deployment, it is Current or Old.
 	State string `json:"state,omitempty"`
 	// Revision is the revision of a set, or the current revision of a deployment. 0 means none.
 	Revision int64 `json:"revision,omitempty"`
@@ -49,8 +49,8 @@ type Branch struct {
 	Children []Branch `json:"children,omitempty"`
 }
 
-// TreeOf computes the tree. Without kind and name, it has all objects. Otherwise it has only this object, its owners
-// and what it owns. TreeOf returns false if the object does not exist.
+// TreeOf computes the tree. If kind and name are empty, the tree has all objects. Otherwise the tree has only the named
+// object, its owners, and the objects that it owns. TreeOf returns false if the named object does not exist.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	inv := inventoryOf(f)
 	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}

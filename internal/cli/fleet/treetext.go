@@ -18,7 +18,7 @@ func boxesOf(style printer.Style) boxes {
 	return boxes{"├─ ", "└─ ", "│  ", "   "}
 }
 
-// Text writes the tree as a table. The first column has the lines of the tree and the names.
+// Text writes a table with one row for each object. The first column draws the tree and has the names of the objects.
 func (t Tree) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(t.Items) == 0 {

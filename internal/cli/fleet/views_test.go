@@ -33,7 +33,7 @@ func TestStatusFitsOneScreen(t *testing.T) {
 		"wide":           {troubled(), printer.Style{Plain: true, Wide: true}},
 		"all-namespaces": {inAllNamespaces(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
-		"only-one":       {Only(troubled(), "api"), plain},
+		"only-one":       {ForDeployment(troubled(), "api"), plain},
 	} {
 		golden(t, "status-"+name, func(w *strings.Builder) error { return StatusOf(test.facts).Text(w, test.style) })
 	}

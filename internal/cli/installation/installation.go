@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Labels of an installation. The charts set them on all objects, and each process sets them on its Lease.
+// Labels of an installation. The charts set these labels on all objects, and each process sets the labels on its Lease.
 const (
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	LabelName    = "app.kubernetes.io/name"
@@ -21,7 +21,8 @@ const (
 	PartOf = "machinist"
 )
 
-// Versions are the versions of all parts of an installation.
+// Versions is the output of "machinist version": the versions of the command, the CustomResourceDefinitions and the
+// processes.
 type Versions struct {
 	Client Client `json:"client"`
 	// Kinds is nil if only the client's version was requested, or if the CustomResourceDefinitions cannot be read.
@@ -29,11 +30,11 @@ type Versions struct {
 	Processes []Process `json:"processes"`
 	// Warnings say which versions do not work together, and what to do.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Client is the running command.
+// Client holds the versions of the machinist command that the user runs.
 type Client struct {
 	// Version is the release. Build also has the commit and the version of Go.
 	Version string `json:"version"`
@@ -47,8 +48,8 @@ type Kind struct {
 	Name string `json:"name"`
 	// Release is the release that installed the CustomResourceDefinition, according to its label. It may be empty.
 	Release string `json:"release,omitempty"`
-	// Served are the versions that clients may use. The API server writes objects in Storage. Existing objects are in
-	// one of Stored.
+	// Served lists the API versions that clients may use. Storage is the API version in which the API server stores
+	// objects now. Stored lists the API versions in which existing objects may still be stored.
 	Served  []string `json:"served"`
 	Storage string   `json:"storage"`
 	Stored  []string `json:"stored"`
@@ -77,15 +78,16 @@ type Process struct {
 	Version     string `json:"version,omitempty"`
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`
-	// Pods and Ready are the numbers of pods and of Ready pods. Both are 0 for a process outside of the cluster.
+	// Pods is the number of pods, and Ready is the number of Ready pods. For a process outside of the cluster, both
+	// numbers are 0.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
 	// Leader is the pod or host that holds the Lease, or empty.
 	Leader string `json:"leader,omitempty"`
 }
 
-// ProcessesOf returns the processes in the pods, and those whose Lease is held elsewhere. All Leases must be of running
-// processes.
+// ProcessesOf returns the processes that run in the pods, and the processes outside of the cluster that hold a Lease.
+// The caller must omit the Leases of processes that are not running.
 func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	var all []Process
 	leading := map[string]bool{}

@@ -94,17 +94,17 @@ func (v *Versions) checkProcesses() {
 			continue
 		}
 		if oldestManager != "" && p.Program != manager && newer(p.Version, oldestManager) {
-			v.warn("%s has the version %s, but the manager has %s. Upgrade the manager. It must be upgraded before the providers.",
+			v.warn("%s has the version %s, but the manager has the version %s. Upgrade the manager. It must be upgraded before the providers.",
 				p.Program, p.Version, oldestManager)
 		}
 		for _, o := range v.Processes[:i] {
-			if o.Program == p.Program && o.Namespace == p.Namespace && o.Version != "" && !same(o.Version, p.Version) {
+			if o.Program == p.Program && o.Namespace == p.Namespace && o.Version != "" && !equalVersions(o.Version, p.Version) {
 				v.warn("%s runs in two versions, %s and %s. This is normal only during an upgrade.", p.Program, o.Version, p.Version)
 			}
 		}
 	}
 	if oldestManager != "" && newer(oldestManager, v.Client.Version) {
-		v.warn("This command has the version %s, but the manager has %s. Upgrade this command, because an older command does not show new features.",
+		v.warn("This command has the version %s, but the manager has the version %s. Upgrade this command, because an older command does not show new features.",
 			v.Client.Version, oldestManager)
 	}
 }
@@ -120,5 +120,5 @@ func newer(a, b string) bool {
 	return errA == nil && errB == nil && parsedB.LessThan(parsedA)
 }
 
-// same compares versions without the prefix "v".
-func same(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
+// equalVersions ignores the prefix "v".
+func equalVersions(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }

@@ -63,7 +63,7 @@ func sortByName[T any, P object[T]](objects []P) {
 	})
 }
 
-// Sets returns the sets of a deployment in the order of Join.
+// Sets returns the sets that a deployment owns, in the order in which Join sorted the sets.
 func (i Inventory) Sets(d *v1beta1.MachineDeployment) []*v1beta1.MachineSet { return i.sets[d.UID] }
 
 // Machines returns the machines of a set.

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet returns a Migration of 12 machines that a migrator has processed.
+// fleet returns the Migration of a fleet with 12 machines. The migrator has already computed its plan.
 func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	m := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "old-fleet", Generation: 1,
@@ -75,8 +75,8 @@ func addFindings(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "FromEnvironment is a Blocker.")
 }
 
-// pages returns the pages of a plan with addFindings. The ConfigMaps are in the wrong order, and split texts within
-// lines.
+// pages returns the pages of a plan with the findings of addFindings. The ConfigMaps of the pages are in the wrong
+// order, and the boundary between two ConfigMaps can be in the middle of a line.
 func pages(t testing.TB) Pages {
 	t.Helper()
 	page := func(name, findings, manifests string) corev1.ConfigMap {

@@ -24,13 +24,13 @@ const (
 
 // Pages are the parts of a plan that do not fit into a status.
 type Pages struct {
-	// Findings are the lines about findings in the migrator's order.
+	// Findings has one entry for each line of the key findings.txt, in the migrator's order.
 	Findings []Detail
 	// Manifests are the converted objects in the migrator's order.
 	Manifests []Manifest
 }
 
-// Detail is one object and field of a finding.
+// Detail describes one object, or one field of an object, that a finding affects.
 type Detail struct {
 	Level, Code string
 	// Text has the object, the path of the field, and the message.

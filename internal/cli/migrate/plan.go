@@ -25,16 +25,17 @@ type Plan struct {
 	Findings  []Finding
 	// Classes, Deployments and Sets are the names of the converted objects.
 	Classes, Deployments, Sets []string
-	// Pages are the parts of the plan outside of the status. If they could not be read, Unread explains why.
+	// Pages holds the parts of the plan that are in ConfigMaps because they do not fit into the status. If the
+	// ConfigMaps could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// All makes Text list every object and field of a finding, instead of examples.
+	// All is true if the text output lists every object and field of a finding. Otherwise the output has examples.
 	All bool
 	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
 }
 
-// Finding is a blocker, loss or note. Details has a text for each object and field.
+// Finding is a blocker, loss or note. Details has one line of text for each object or field that the finding affects.
 type Finding struct {
 	v1beta1.MigrationFinding
 	// Accepted is true for a loss that the user has accepted.
@@ -49,8 +50,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// Fewer than maxFindings findings are all codes of the plan. A code that is only in the pages then belongs to
-	// another plan.
+	// If the status has fewer than maxFindings findings, it contains all codes of the plan. Then a code that is in the
+	// pages but not in the status belongs to another plan.
 	full := len(p.Findings) >= maxFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })
@@ -116,7 +117,8 @@ func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns a copy of the plan with the losses of these codes accepted. A code without a loss is an error.
+// Accept returns a copy of the plan in which the losses with these codes are accepted. If the plan has no loss with one
+// of these codes, Accept returns an error.
 func (p Plan) Accept(codes []string) (Plan, error) {
 	losses := p.Losses()
 	for _, code := range codes {
@@ -139,7 +141,7 @@ func (p Plan) Accept(codes []string) (Plan, error) {
 	return p, nil
 }
 
-// Err returns what prevents the start of the migration. It is nil if nothing does, or if the migration has started.
+// Err returns an error if an obstacle prevents the start of the migration. After the start, the error is always nil.
 func (p Plan) Err() error {
 	if phase := p.Migration.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning {
 		return nil

@@ -97,8 +97,8 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	}
 }
 
-// The status limits the number of findings, and the pages do not. If the status is not full, findings only in the pages
-// belong to another plan.
+// The status limits the number of findings, and the pages do not. If the status is not full, a finding that is in the
+// pages but not in the status belongs to another plan.
 func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {
 	m := fleet(nil)
 	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}

@@ -94,8 +94,8 @@ func (p Plan) hidden() bool {
 	return !p.All && slices.ContainsFunc(p.Findings, func(f Finding) bool { return len(f.Details) > 1 })
 }
 
-// writeNext writes the next command. It writes nothing if the migration is blocked, because the error of the command
-// has the advice.
+// writeNext writes the command that the user can run next. If the migration is blocked, writeNext writes no command,
+// because the error message of "machinist migrate" already says what to do.
 func (p Plan) writeNext(out *strings.Builder) {
 	m := p.Migration
 	switch err := p.Err(); {

@@ -90,7 +90,7 @@ func waitMessage(m *v1beta1.Migration) string {
 	return ". Now: " + printer.Clean(c.Message)
 }
 
-// Picture returns lines that show the progress on a terminal with the given width.
+// Picture draws the progress of a migration on a terminal with the given number of columns. It returns the lines.
 func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	const bar = 20
 	lines := []string{printer.Fit(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}

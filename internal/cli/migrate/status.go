@@ -18,7 +18,7 @@ import (
 type Status struct {
 	// Kind is always MigrationStatus.
 	Kind string `json:"kind"`
-	// Now is when the Migration was read.
+	// Now is the time when the Migration was read.
 	Now       time.Time `json:"now"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -39,23 +39,24 @@ type Status struct {
 	// Blockers and Losses are the codes that prevent the start. Accepted losses are not included.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
-	// Stopped are the workloads that the migration scaled to 0.
+	// Stopped lists the workloads that the migration scaled to 0.
 	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Troubles   []string                  `json:"troubles,omitempty"`
 	// Migrator is the migrator's process. It is nil after the end of the migration, or if the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next is what happens next. Commands continue or abort the migration.
+	// Next says in one or two sentences how the migration continues. Commands lists the commands that continue or abort
+	// the migration.
 	Next     string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
-	// Does describes what the command does.
+	// Does describes the effect of the command.
 	Does string `json:"does"`
 }
 
@@ -108,7 +109,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {
 		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Does: does}
 	}
-	abort := run("abort", "", "gives the fleet back to the old system")
+	abort := run("abort", "", "returns the fleet to the old system")
 	phase := phaseOf(m)
 	switch {
 	case phase == v1beta1.MigrationCompleted:
@@ -131,7 +132,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 		return "The migration waits, because the plan is not the one that you agreed to. If the plan does not change back, abort the migration and create another Migration.",
 			[]Command{run("plan", " --all", "shows the current plan"), abort}
 	case m.Spec.Stage == v1beta1.MigrationCommit:
-		return "The migration commits automatically when all instances are adopted. Until then, you can abort it.",
+		return "The migration commits automatically when all instances are adopted. You can abort the migration until all instances are adopted.",
 			[]Command{abort}
 	case phase == v1beta1.MigrationAdopted:
 		return "The migration waits for you. Check Machines, Nodes and workloads for as long as you like.", []Command{

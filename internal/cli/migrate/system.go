@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// shortNames maps short names of old systems to API groups. Kubermatic's first API has no short name, because it has
-// two groups.
+// shortNames maps short names of old systems to API groups. Kubermatic's first API has no short name, because a short
+// name stands for a single API group and that API has two groups.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
 	"cluster-api": provider.SourceClusterK8s,

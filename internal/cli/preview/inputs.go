@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// addInputNotes notes that existing machines have other user data or another account. Only the content of the Secret
-// differs, not the deployment.
+// addInputNotes adds a note if existing machines were created with other user data or another account. Such a
+// difference comes from a changed Secret, so a comparison of the deployments does not show it.
 func (p *Plan) addInputNotes(f Fleet) {
 	count := func(now string, with func(*v1beta1.InstanceStatus) string) (differing int) {
 		for _, m := range f.Machines {

@@ -22,18 +22,18 @@ import (
 type Fleet struct {
 	// Before is the deployment before the change, or nil for a new one.
 	Before *v1beta1.MachineDeployment
-	// After is the deployment after the change.
+	// After is the changed deployment.
 	After *v1beta1.MachineDeployment
 	// Sets are the sets of the deployment, and Machines are their machines.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
-	// Disruptions are the disruptions that the budgets still allow. It is nil if the budgets are unknown.
+	// Disruptions computes how many machines the budgets still allow to disrupt. It is nil if the budgets are unknown.
 	Disruptions *disruption.View
-	// Warnings are the warnings of the API server and its webhooks about After.
+	// Warnings lists what the API server and its webhooks warned about in the dry run of the change.
 	Warnings []string
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string
-	// Class is what is known about the class of After.
+	// Class says whether the class of the changed deployment exists.
 	Class ClassKnown
 	// UserDataHash is the hash of the class's current user data. Account is the account of its credentials. Both may be
 	// empty.
@@ -41,7 +41,7 @@ type Fleet struct {
 	Now                   time.Time
 }
 
-// ClassKnown is what is known about a class.
+// ClassKnown says whether a class exists, as far as the command can tell.
 type ClassKnown int
 
 // ClassGoing means that the class is being deleted.
@@ -93,7 +93,8 @@ func Make(f Fleet) (*Plan, error) {
 	return p, nil
 }
 
-// simulate runs the simulation until the controllers do nothing more. A blocker is recorded and then ignored.
+// simulate runs the simulation until the controllers do nothing more. A blocker does not stop the simulation: simulate
+// only adds it to p.Blockers.
 func (p *Plan) simulate(w *simulation) error {
 	once := p.startCondition()
 	for {
@@ -136,7 +137,7 @@ func (p *Plan) simulate(w *simulation) error {
 	}
 }
 
-// startCondition returns what must happen before the next waves, as the end of a sentence with "once".
+// startCondition returns the condition for the start of the next waves, as text that can follow the word "once".
 func (p *Plan) startCondition() string {
 	var all []string
 	for _, b := range p.Blockers {
@@ -366,7 +367,7 @@ func (p *Plan) notes(f Fleet) (notes []string) {
 		}
 	}
 	if len(p.Machines.Deleted) > 0 {
-		notes = append(notes, "The preview does not include drains, PodDisruptionBudgets, quotas and the speed of the cloud.")
+		notes = append(notes, "The preview ignores drains, PodDisruptionBudgets, quotas and the speed of the cloud.")
 	}
 	return notes
 }

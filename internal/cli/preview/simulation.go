@@ -29,10 +29,10 @@ type simulation struct {
 	machines   map[types.UID][]*v1beta1.Machine
 	created    int
 	last       machinedeployment.Previewed
-	// idle are the sets whose controller has nothing to do until something changes.
+	// idle has the UIDs of the sets whose controller has nothing to do until a set or machine changes.
 	idle map[types.UID]bool
-	// propagated are machines that a change updates in place. released are machines whose labels no longer match the
-	// selector of their set.
+	// propagated has the names of the machines that the change updates in place. released has the names of the machines
+	// whose labels no longer match the selector of their set.
 	propagated, released map[string]bool
 }
 
@@ -59,7 +59,8 @@ const maxPasses = 1000
 
 var errEndless = errors.New("preview the rollout: it does not end after the maximum number of steps")
 
-// decide runs passes until the controllers wait for machines. It returns their decisions as a wave, or nil.
+// decide runs passes until the controllers wait for machines. It returns the decisions of the controllers as a wave, or
+// nil if there were no decisions.
 func (p *simulation) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
 	for range maxPasses {
@@ -240,7 +241,7 @@ func (p *simulation) available(m *v1beta1.Machine) bool {
 		!ready.LastTransitionTime.After(p.latestReadyTime())
 }
 
-// latestReadyTime returns the time minReadySeconds ago. A machine is available if it has been Ready since then.
+// latestReadyTime returns the time minReadySeconds ago. A machine that became Ready before this time is available.
 func (p *simulation) latestReadyTime() time.Time {
 	return p.now.Add(-time.Duration(p.deployment.Spec.MinReadySeconds) * time.Second)
 }

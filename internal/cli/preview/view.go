@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Plan is how a change of a deployment would affect its machines.
+// Plan describes how a change of a deployment would affect its machines.
 type Plan struct {
 	// Kind is always RolloutPlan.
 	Kind      string `json:"kind"`
@@ -24,9 +24,10 @@ type Plan struct {
 	Replicas int32  `json:"replicas"`
 	// Changes are the fields of the deployment that would change.
 	Changes []Change `json:"changes"`
-	// Rolls is true if one revision would replace machines of another, or take them over.
+	// Rolls is true if the change would start a rollout: a revision replaces or adopts the machines of another
+	// revision.
 	Rolls bool `json:"rolls"`
-	// Machines is what would happen to each machine.
+	// Machines groups the machines by what the change would do to them.
 	Machines Machines `json:"machines"`
 	// Waves are the steps of the change. Each wave starts when the previous one is complete.
 	Waves []Wave `json:"waves"`
@@ -43,7 +44,7 @@ type Plan struct {
 	Notes []string `json:"notes"`
 }
 
-// Change is a field that would change, and the effect.
+// Change describes a changed field of the deployment, and the effect of this change on the machines.
 type Change struct {
 	change.Change
 	// Effect is NewRevision, InPlace or Deployment.
@@ -52,36 +53,37 @@ type Change struct {
 
 // Machines groups the machines by what would happen to them.
 type Machines struct {
-	// Created is the number of new machines. Transient is how many of them would be deleted before the end of the
-	// rollout. Old revisions create such machines to scale up, or to replace a failed machine.
+	// Created is the number of new machines. Transient is the number of new machines that would be deleted before the
+	// end of the rollout. Old revisions create such machines to scale up, or to replace a failed machine.
 	Created   int32 `json:"created"`
 	Transient int32 `json:"transient"`
-	// Deleted are the machines that are replaced or surplus.
+	// Deleted lists the machines that are replaced or surplus.
 	Deleted []string `json:"deleted"`
-	// Updated are the machines that the new revision would take over. Their provider may update them in place.
+	// Updated lists the machines that the new revision would adopt. The provider may update these machines in place.
 	Updated []string `json:"updatedInPlace"`
-	// Unchanged are the machines that are neither deleted nor taken over.
+	// Unchanged lists the machines that the rollout neither deletes nor moves to the new revision.
 	Unchanged []string `json:"unchanged"`
-	// Propagated are the machines in Unchanged that are changed in place without a new revision.
+	// Propagated lists the machines that stay in their revision, and get changed fields from it. Unchanged includes
+	// these machines.
 	Propagated []string `json:"propagated"`
 }
 
 // Wave is a group of simultaneous operations.
 type Wave struct {
-	// Once is what must happen before the wave. The text continues a sentence with "once".
+	// Once is the condition for the start of the wave, as text that can follow the word "once".
 	Once string `json:"once,omitempty"`
-	// Create is the number of new machines by set.
+	// Create maps the name of a set to the number of machines that the set creates.
 	Create map[string]int32 `json:"create,omitempty"`
-	// Delete and Update are the names of the deleted and updated machines. Names of machines from the rollout itself
-	// start with future/.
+	// Delete has the names of the deleted machines, and Update has the names of the updated machines. The names of
+	// machines that do not exist before the rollout start with future/.
 	Delete []string `json:"delete,omitempty"`
 	Update []string `json:"updateInPlace,omitempty"`
-	// Existing is the number of machines during the wave. Live excludes machines that are being deleted. Available
-	// counts available ones.
+	// Existing is the number of machines during the wave. Live is the number of machines that are not being deleted.
+	// Available is the number of available machines.
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why are the controller's reasons for its decisions.
+	// Why holds the reasons that the controller gives for its decisions.
 	Why []string `json:"why,omitempty"`
 }
 
@@ -89,8 +91,8 @@ type Wave struct {
 type Blocker struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// endCondition is what ends the blocker, as the end of a sentence with "once". It is empty if the waves do not
-	// depend on the blocker.
+	// endCondition is the condition that ends the blocker, as text that can follow the word "once". It is empty if the
+	// waves do not depend on the blocker.
 	endCondition string
 }
 
@@ -171,15 +173,17 @@ func (p *Plan) Summary() string {
 type Row struct {
 	// Number is the number of the wave, or a range such as "2-5".
 	Number string
-	// Once is what must happen before these waves. It is empty if the previous row has the same text.
+	// Once is the condition for the start of these waves. It is empty if the previous row has the same condition.
 	Once string
-	// Several is true for more than one wave.
+	// Several is true if the row stands for more than one wave.
 	Several bool
-	// Created, OneDeletes and OneUpdates are numbers of machines per wave.
+	// Created is the number of machines that each of these waves creates. OneDeletes is the number of machines that
+	// each wave deletes, and OneUpdates is the number of machines that each wave updates.
 	Created, OneDeletes, OneUpdates int
 	// Deleted and Updated are the names of all machines that these waves delete or update.
 	Deleted, Updated []string
-	// Existing is the highest number of machines. Available is the lowest number of available machines.
+	// Existing is the highest number of machines during these waves. Available is the lowest number of available
+	// machines during these waves.
 	Existing, Available int32
 }
 
@@ -220,10 +224,11 @@ func (r Row) Creates() string {
 	return fmt.Sprint(r.Created) + r.each()
 }
 
-// Deletes returns how many machines each wave deletes, with at most limit names.
+// Deletes returns a text with the number of machines that each wave deletes, and at most limit names of these machines.
 func (r Row) Deletes(limit int) string { return r.named(r.OneDeletes, r.Deleted, limit) }
 
-// Updates returns how many machines each wave updates in place, with at most limit names.
+// Updates returns a text with the number of machines that each wave updates in place, and at most limit names of these
+// machines.
 func (r Row) Updates(limit int) string { return r.named(r.OneUpdates, r.Updated, limit) }
 
 func (r Row) named(n int, names []string, limit int) string {

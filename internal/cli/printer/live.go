@@ -15,8 +15,8 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows content that changes. On a terminal, it overwrites the previous picture. Otherwise it writes a line for
-// each change. It is safe for concurrent use.
+// Live prints the progress of an operation. On a terminal, the new progress overwrites the previous progress. Without a
+// terminal, Live writes a line for each change. It is safe for concurrent use.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
@@ -27,8 +27,9 @@ type Live struct {
 	last  string
 }
 
-// Draw replaces the previous picture. Without a terminal, it writes line instead, unless it is unchanged. Lines must
-// not be wider than the terminal, because wrapped lines cannot be erased.
+// Draw replaces the lines of the previous picture with the lines of the new picture. Without a terminal, Draw writes
+// the argument line instead, if it differs from the previous one. The lines of a picture must not be wider than the
+// terminal, because wrapped lines cannot be erased.
 func (l *Live) Draw(picture []string, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,13 +21,13 @@ type Style struct {
 	Plain bool
 }
 
-// Good returns the text in green if colors are enabled.
+// Good marks a text as good: it returns the text in green if colors are enabled.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Bad returns the text in red if colors are enabled.
+// Bad marks a text as a problem: it returns the text in red if colors are enabled.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Warn returns the text in yellow if colors are enabled.
+// Warn marks a text as a warning: it returns the text in yellow if colors are enabled.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
 // Faint returns the text dimmed if colors are enabled.

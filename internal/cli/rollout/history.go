@@ -29,7 +29,7 @@ type History struct {
 	now time.Time
 }
 
-// Revision is one revision of a deployment.
+// Revision describes one revision of a deployment, with the MachineSet that implements it.
 type Revision struct {
 	Revision int64 `json:"revision"`
 	// Current is true if the revision has the current template of the deployment.
@@ -47,7 +47,7 @@ type Revision struct {
 	Machines int32 `json:"machines"`
 	// Created is the time at which the set was created.
 	Created metav1.Time `json:"created"`
-	// RolloutAfter is the spec.rolloutAfter that requested this revision as a restart. Otherwise it is empty.
+	// RolloutAfter is the value of spec.rolloutAfter if a restart created this revision. Otherwise it is empty.
 	RolloutAfter string `json:"rolloutAfter,omitempty"`
 	// ChangeCause is the annotation kubernetes.io/change-cause.
 	ChangeCause string `json:"changeCause,omitempty"`
@@ -71,8 +71,8 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// Prefer the deployment's annotation. The controller copies it to the set later, because changes of
-			// annotations do not trigger it.
+			// Prefer the deployment's annotation, because the set can have an older value: the controller copies the
+			// annotation to the set only when another change triggers the controller.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)

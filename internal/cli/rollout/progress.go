@@ -43,8 +43,8 @@ const (
 	Progressing State = "Progressing"
 )
 
-// stateOf returns the state of a rollout, its reason and its message. The time now is the API server's. If the state
-// changes with time, again is when to call stateOf again.
+// stateOf returns the state of a rollout, its reason and its message. The argument now is the time of the API server.
+// If the state can change without a change of the deployment, the result again is the delay until the next call.
 func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
 	s, replicas := d.Status, d.ReplicasOrDefault()
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
@@ -60,17 +60,19 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(Frozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// The controller refuses a change without observing it, so this case comes before Unobserved.
+		// If the controller rejects a change, it does not update status.observedGeneration. Therefore this case comes
+		// before Unobserved.
 		return of(Failed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(Unobserved, progressing)
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
 		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
 	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
-		// Until the controller has started the restart, Complete would describe the previous rollout.
+		// Until the controller has started the restart, the condition still describes the previous rollout, which is
+		// complete.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
 			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
-			return Unobserved, rolling.Reason, "The restart is about to start.", due.Add(restartDelay).Sub(now)
+			return Unobserved, rolling.Reason, "The controller has not started the restart yet.", due.Add(restartDelay).Sub(now)
 		}
 		return of(Complete, rolling)
 	case rolling == nil:
@@ -95,8 +97,8 @@ type Progress struct {
 	State     State  `json:"state"`
 	// Revision is the number of the newest revision.
 	Revision int64 `json:"revision"`
-	// Replicas is the desired number of machines, and Machines the actual one. Updated machines have the newest
-	// revision, and Old are all others.
+	// Replicas is the desired number of machines, and Machines is the actual number. Updated is the number of machines
+	// with the newest revision, and Old is the number of all other machines.
 	Replicas  int32 `json:"replicas"`
 	Machines  int32 `json:"machines"`
 	Updated   int32 `json:"updated"`
@@ -109,20 +111,22 @@ type Progress struct {
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
 	// RecentFailures are the latest failures, newest first. The machines may have recovered since.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is when the rollout started, or nil without a rollout.
+	// Began is the time when the rollout started. It is nil without a rollout.
 	Began *time.Time `json:"began,omitempty"`
-	// Now is when the deployment was read, by the API server's clock.
+	// Now is the time when the deployment was read, by the API server's clock.
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// Again is when to compute the progress again if the deployment does not change, or 0.
+	// Again is the delay after which the progress must be computed again, even if the deployment does not change. 0
+	// means that only a change of the deployment can change the progress.
 	Again time.Duration `json:"-"`
 }
 
-// restartDelay is how late the controller may start a restart, because its clock may be behind.
+// restartDelay is the maximum expected time between spec.rolloutAfter and the start of the restart. The controller can
+// start late, because its clock can be behind the API server's clock.
 const restartDelay = 10 * time.Second
 
-// Judge computes the progress of a deployment's rollout. The time now is the API server's.
+// Judge computes the progress of a deployment's rollout. The argument now is the time of the API server.
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{

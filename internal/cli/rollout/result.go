@@ -16,23 +16,23 @@ type Result struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done is what the command did, such as "restarted" or "skipped rollback".
+	// Done is the result of the command, such as "restarted" or "skipped rollback".
 	Done string `json:"done"`
 	// Changed is true if the deployment was changed.
 	Changed bool `json:"changed"`
 	// DryRun is the value of --dry-run: client, server, or empty.
 	DryRun string `json:"dryRun,omitempty"`
-	// Detail describes Done in more detail.
+	// Detail adds facts to the result, or is empty.
 	Detail string `json:"detail,omitempty"`
 	// Revision is the revision to which the deployment is rolled back.
 	Revision int64 `json:"revision,omitempty"`
-	// Changes are the changed fields of the template.
+	// Changes lists the fields of the template that the command changed, with the old and new values.
 	Changes []change.Change `json:"changes,omitempty"`
 	// Warnings are effects that the user may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Did returns the result for a changed deployment.
+// Did returns the Result of a command that changed the deployment. The argument done becomes the field Done.
 func Did(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Done: done, Changed: true}
 }
@@ -60,8 +60,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Expect returns warnings about unexpected effects. d is the deployment after the change. restart is true for a
-// restart.
+// Expect returns warnings about effects of a change that the user may not expect. The argument d is the changed
+// deployment. The argument restart is true if the change restarts the machines.
 func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(

@@ -13,7 +13,7 @@ import (
 
 // Undo is the rollback of a deployment to an earlier revision.
 type Undo struct {
-	// To is the set with the revision number Revision.
+	// To is the MachineSet of the earlier revision. Revision is the number of this revision.
 	To       *v1beta1.MachineSet
 	Revision int64
 	// After is the deployment after the change. Changes are the changed fields of its spec.
@@ -55,7 +55,8 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	return u, err
 }
 
-// Apply makes the change in d. Like kubectl, it also restores the annotation kubernetes.io/change-cause.
+// Apply rolls the deployment d back in memory: it copies the template from u.After. Like kubectl, Apply also restores
+// the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.After.Spec.Template.DeepCopy(), u.After.Spec.RolloutAfter
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)

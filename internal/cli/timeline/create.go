@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// create returns the steps from the creation of the machine until it first ran. It returns nil if none is recorded any
-// more.
+// create returns the steps from the creation of the machine until its phase was Running for the first time. It returns
+// nil if none of these steps is recorded any more.
 func create(o Observed) *track {
 	m, t := o.Machine, begin(Create, o.Machine.CreationTimestamp.Time)
 	if m.DeletionTimestamp != nil && !everRan(m) {
@@ -87,7 +87,8 @@ const (
 	waitsForLaunch = "a slot for the creation, the class, the Secrets, and the cloud to "
 )
 
-// addLaunch adds the step until Launched became True. A plausible start time from the cloud splits the step in two.
+// addLaunch adds the step that ended when the condition Launched became True. If the cloud reports a plausible start
+// time of the instance, addLaunch adds two steps instead: one before the start time, and one after it.
 func (t *track) addLaunch(o Observed, launched time.Time) {
 	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.end()) &&
 		i.LaunchTime.Time.Before(launched) {
@@ -102,8 +103,8 @@ func (t *track) addLaunch(o Observed, launched time.Time) {
 		EndedBy: "condition Launched"})
 }
 
-// addCurrentStep adds the step in progress. The first obstacle of the machine explains it, or else the condition of the
-// given type.
+// addCurrentStep adds the step in progress. The explanation of the step comes from the first obstacle of the machine.
+// If the machine has no obstacle, the explanation comes from the condition of the given type.
 func (t *track) addCurrentStep(o Observed, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {
@@ -120,8 +121,9 @@ func (t *track) addCurrentStep(o Observed, name, kind string) {
 	t.endWithOngoing(s)
 }
 
-// firstRan returns when the machine first became Running, or zero. If this is no longer recorded, firstRan returns a
-// later time and notes that in t.
+// firstRan returns the time at which the machine first became Running. It returns zero if the machine was never
+// Running. If the time is no longer recorded, firstRan returns a later time and adds a sentence about this to
+// t.unknown.
 func (o Observed) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&
@@ -134,7 +136,7 @@ func (o Observed) firstRan(t *track) time.Time {
 	for _, kind := range []string{v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady, v1beta1.ConditionRegistered,
 		v1beta1.ConditionLaunched} {
 		if since := o.trueSince(kind); !since.IsZero() {
-			t.addUnknown("The time at which the machine first became Running is no longer recorded. The end is the last change of %s.",
+			t.addUnknown("The time at which the machine first became Running is no longer recorded. Instead, the timeline shows the last change of the condition %s.",
 				kind)
 			return since
 		}

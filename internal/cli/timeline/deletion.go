@@ -61,7 +61,8 @@ func (o Observed) replaceMachine() *track {
 	return t
 }
 
-// beginRollout returns a track that begins with the rollout. If that time is unknown, it begins with the newest set.
+// beginRollout returns a track whose start is the start of the rollout. If this time is unknown, the start of the track
+// is the creation of the newest set.
 func (o Observed) beginRollout() (t *track, known bool) {
 	if c := rollingOut(o.Deployment); c != nil && c.Status == metav1.ConditionTrue {
 		return begin(Replace, later(c.LastTransitionTime.Time, o.Machine.CreationTimestamp.Time)), true
@@ -122,7 +123,7 @@ func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 	case c.Status != metav1.ConditionTrue:
 		if c.LastTransitionTime.After(t.end()) {
 			t.addStep(c.LastTransitionTime.Time, Step{Name: "Before the drain",
-				WaitedFor: "pre-drain hooks, and the Node to be found and cordoned", EndedBy: "condition Drained"})
+				WaitedFor: "pre-drain hooks, and Machinist to find and cordon the Node", EndedBy: "condition Drained"})
 		}
 		t.endWithOngoing(blockedStep("Drain", c))
 		return false

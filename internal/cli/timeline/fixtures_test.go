@@ -56,11 +56,11 @@ func no(kind, reason, message string, seconds int) func(*v1beta1.Machine) {
 	return is(kind, metav1.ConditionFalse, reason, message, seconds)
 }
 
-// launched adds an instance, in seconds after noon. cloud is when the cloud started to create it, and seconds when
-// Launched became True.
-func launched(cloud, seconds int) func(*v1beta1.Machine) {
+// launched adds an instance to the machine. Both arguments are times in seconds after noon: when the cloud started to
+// create the instance, and when the condition Launched became True.
+func launched(cloudStart, seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
-		at := after(cloud)
+		at := after(cloudStart)
 		m.Spec.ProviderID, m.Status.Phase = "sim:///1", v1beta1.MachineProvisioned
 		m.Status.Instance = &v1beta1.InstanceStatus{LaunchTime: &at}
 		yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, seconds)(m)
@@ -68,7 +68,7 @@ func launched(cloud, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// ran adds a Ready Node. The machine became Running the given number of seconds after noon.
+// ran makes the machine Running, with a Ready Node. It became Running the given number of seconds after noon.
 func ran(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}

@@ -13,7 +13,7 @@ import (
 // barColumns is the width of the bar for the share of a step.
 const barColumns = 10
 
-// Text writes the timeline as text.
+// Text writes a table for each operation, with one row for each step.
 func (t Timeline) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	head := []string{s.Strong(t.Object) + " -n " + t.Namespace}
@@ -90,7 +90,8 @@ func (e Occurrence) line() string {
 		printer.Clean(e.Message)))
 }
 
-// started returns the time of day of a step. It includes the date on another day than the operation's.
+// started returns the start of a step as text. The text includes the date only if the step and the operation started on
+// different days.
 func started(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
@@ -98,7 +99,8 @@ func started(operation, step time.Time) string {
 	return formatTime(step)
 }
 
-// Took formats a duration in seconds. Less than one second is "<1s", because times in the API are whole seconds.
+// Took returns the text for the duration of a step. For less than one second, the text is "<1s", because times in the
+// API are whole seconds.
 func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

@@ -13,21 +13,21 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Observed is a machine with its objects. Objects that could not be read are empty.
+// Observed holds a machine and what Of needs to compute its timeline. Objects that could not be read are empty.
 type Observed struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
 	// Node is the Node of the machine, or nil.
 	Node *corev1.Node
-	// Deployment owns the machine, and Newest is the set of its newest revision. Both are set only if the machine has
-	// an older revision, so that a rollout will replace it.
+	// Deployment is the deployment that owns the machine. Newest is the set of the deployment's newest revision. Both
+	// fields are set only if the machine has an older revision, so that a rollout will replace the machine.
 	Deployment *v1beta1.MachineDeployment
 	Newest     *v1beta1.MachineSet
 	// Events are the events about the machine in any order.
 	Events []why.Event
 	// EventsUnread is true if events could not be read.
 	EventsUnread bool
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string
 }
 
@@ -42,20 +42,20 @@ type Timeline struct {
 	Node      string `json:"node,omitempty"`
 	// Operations are sorted by time, oldest first.
 	Operations []Operation `json:"operations"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Kind is the kind of an operation.
+// Kind says what an operation does with the machine: Create, Replace or Delete.
 type Kind string
 
 const (
-	// Create lasts from the creation of the machine until it first runs.
+	// Create means the operation from the creation of a machine until the machine is Running for the first time.
 	Create Kind = "Create"
-	// Replace lasts from the need to replace a machine or instance until the machine is gone or runs on its new
-	// instance.
+	// Replace means the operation that replaces a machine or its instance. The operation starts when the replacement is
+	// needed, and ends when the old machine is gone or runs on its new instance.
 	Replace Kind = "Replace"
-	// Delete lasts from the request to delete the machine until it is gone.
+	// Delete means the operation from the time in metadata.deletionTimestamp until the machine is gone.
 	Delete Kind = "Delete"
 )
 
@@ -66,10 +66,10 @@ type Operation struct {
 	Start time.Time `json:"start"`
 	// End is nil while the operation is in progress.
 	End *time.Time `json:"end,omitempty"`
-	// Seconds is the duration, up to now for an operation in progress.
+	// Seconds is the duration of the operation. For an operation in progress, it is the duration until now.
 	Seconds float64 `json:"seconds"`
 	Steps   []Step  `json:"steps"`
-	// Unknown has a sentence for each unknown fact about the operation.
+	// Unknown holds sentences about facts that are not recorded, such as a start time.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type Occurrence struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// Of returns the timeline of a machine.
+// Of computes the timeline of a machine: its creation, replacement and deletion with their steps.
 func Of(o Observed) Timeline {
 	m := o.Machine
 	t := Timeline{Now: o.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),

@@ -25,7 +25,7 @@ type track struct {
 
 func begin(kind Kind, start time.Time) *track { return &track{kind: kind, start: start.UTC()} }
 
-// end returns the end of the last step, where the next one starts.
+// end returns the time at which the last step ended, and the next step starts.
 func (t *track) end() time.Time {
 	if len(t.steps) == 0 {
 		return t.start
@@ -103,7 +103,7 @@ func (o Observed) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }
 
-// trueSince returns when a condition became True, or zero.
+// trueSince returns the time at which a condition became True. It returns zero if the condition is not True.
 func (o Observed) trueSince(kind string) time.Time {
 	if c := o.condition(kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -111,7 +111,7 @@ func (o Observed) trueSince(kind string) time.Time {
 	return time.Time{}
 }
 
-// blockedStep returns a step in progress that the condition explains.
+// blockedStep returns a step in progress. The condition explains what the step waits for.
 func blockedStep(name string, c *metav1.Condition) Step {
 	return Step{Name: name, WaitedFor: why.MeaningOf(c.Type, c.Reason).Explanation, Reason: c.Reason, Message: c.Message}
 }

@@ -19,20 +19,23 @@ const tokenParameter = "token"
 
 // access decides which requests the server answers. Three kinds of foreign clients can send requests:
 //
-//   - Another user or program on this computer. It lacks the secret, which the browser got as a cookie in exchange for
-//     the token in the link. Links remain in terminals and histories, so a token is valid only once.
-//   - A page of another site in the user's browser. The browser does not send the cookie with its requests
+//   - Another user or program on this computer. This client does not have the cookie with the secret, which the browser
+//     got when the user opened the link. Links remain in terminals and histories, so the token in a link is valid only
+//     once.
+//   - A page of another site in the user's browser. The browser does not send the cookie with the requests of this page
 //     (SameSite=Strict). The server also rejects headers that name another site or origin.
 //   - A page whose host name resolves to a loopback address (DNS rebinding). The header Host of its requests contains
 //     this host name.
 type access struct {
 	// hosts are the allowed values of the header Host.
 	hosts []string
-	// cookie is the name of the cookie. It contains the port, because browsers send cookies to all ports of a host.
+	// cookie is the name of the cookie with the secret. The name contains the port, so that several servers on one host
+	// do not overwrite each other's cookies: browsers use the same cookies for all ports of a host.
 	cookie string
 
 	mu sync.Mutex
-	// token is the token of the current link. It can be exchanged once for the secret.
+	// token is the one-time password in the current link. The first request with this token gets the secret as a
+	// cookie.
 	token  string
 	secret string
 }
@@ -69,8 +72,8 @@ func (a *access) exchange(token string) bool {
 	return true
 }
 
-// reject returns why the headers of a request are not allowed, or "". A request with a token may come from another
-// site, because the browser opens the link from a file.
+// reject checks the headers of a request. If a header is not allowed, reject returns the reason. Otherwise it returns
+// "". A request with a token may come from another site, because the browser opens the link from a local file.
 func (a *access) reject(r *http.Request, withToken bool) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "The host name of this request is not the name of this server."
@@ -91,8 +94,9 @@ func (a *access) hasSecret(r *http.Request) bool {
 	return err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(a.secret)) == 1
 }
 
-// protect passes allowed requests to next. It calls used when a token was exchanged.
-func (a *access) protect(next http.Handler, used func()) http.Handler {
+// protect returns a handler that refuses forbidden requests, and passes the other requests to the handler next. When a
+// client has opened the link, the returned handler calls onLinkUsed.
+func (a *access) protect(next http.Handler, onLinkUsed func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
 		query := r.URL.Query()
@@ -111,12 +115,12 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 			if fresh {
 				http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: a.secret, Path: "/", HttpOnly: true,
 					SameSite: http.SameSiteStrictMode})
-				used()
+				onLinkUsed()
 			}
 			query.Del(tokenParameter)
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
-			// The browser would not send the cookie after a redirect status, because another site caused the request. A
-			// page of this server must cause the next request.
+			// After an HTTP redirect, the browser would not send the cookie, because it treats the new request as a
+			// request of the other site. Therefore the response is a page of this server that opens the next URL.
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write([]byte(RedirectPage(to.String())))
 			return

@@ -69,7 +69,7 @@ func TestAccess(t *testing.T) {
 			}
 		}
 	}
-	// The server must also refuse forms of other sites and other methods.
+	// The server must also refuse requests from forms of other sites, and requests with methods other than GET.
 	r := b.request("POST", "/plan", "manifest=x")
 	r.Header.Set("Origin", "http://evil.example")
 	if code := b.send(r).Code; code != http.StatusForbidden {
@@ -89,7 +89,8 @@ func TestLinkCanBeUsedOnce(t *testing.T) {
 	b := &browser{t: t, server: s, handler: s.Handler()}
 	link, _ := url.Parse(s.Link())
 	at := "/machines?q=a&" + link.RawQuery
-	// The browser opens the link from a file, so the request comes from another site.
+	// The machinist command writes a file with the link, and the browser opens this file. Therefore the browser sends
+	// the request with Sec-Fetch-Site: cross-site.
 	request := b.request("GET", at, "")
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
 	answer := b.send(request)
@@ -110,7 +111,7 @@ func TestLinkCanBeUsedOnce(t *testing.T) {
 			t.Errorf("token %q: status %d", token, code)
 		}
 	}
-	// With the cookie, the user may open the link again. The answer only removes the token from the URL.
+	// With the cookie, the user may open the link again. The response redirects to the same URL without the token.
 	b.cookie = cookie
 	if answer := b.send(b.request("GET", at, "")); answer.Code != http.StatusOK || len(answer.Result().Cookies()) != 0 {
 		t.Errorf("the used link with the cookie: status %d", answer.Code)

@@ -48,7 +48,7 @@ type revisionRow struct {
 
 type zoneCount struct {
 	Zone string
-	// Machines is the number of machines in the zone. Broken ones failed or are unhealthy.
+	// Machines is the number of machines in the zone. Broken is the number of machines that failed or are unhealthy.
 	Machines, Broken int
 	// URL lists these machines.
 	URL string

@@ -26,7 +26,7 @@ type failuresBody struct {
 // failureRow is a failure with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// There is true if the machine still exists in the phase State.
+	// There is true if the machine still exists. State is its current phase.
 	There bool
 	State string
 }

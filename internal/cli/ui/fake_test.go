@@ -51,11 +51,12 @@ func (f *fake) Facts(context.Context) (fleet.Facts, error) {
 	return f.facts, f.err
 }
 
-// change modifies the facts and signals the change like a watch.
-func (f *fake) change(change func(*fleet.Facts)) {
+// change modifies the facts with a function, and then sends a value to f.changed, as the real source does after a watch
+// event.
+func (f *fake) change(modify func(*fleet.Facts)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	change(&f.facts)
+	modify(&f.facts)
 	f.changed <- struct{}{}
 }
 
@@ -94,7 +95,7 @@ func (f *fake) Plan(_ context.Context, manifest string) ([]*preview.Plan, error)
 	return f.plans, f.planErr
 }
 
-// add adds a deployment with one set, and machines in three zones.
+// add creates a deployment with one set. The machines of the set are in three zones.
 func (f *fake) add(namespace, name string, machines int,
 	change func(i int, m *v1beta1.Machine)) *v1beta1.MachineDeployment {
 	yes, n := true, int32(machines)

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// An unsettled machine waits for something. A broken machine failed or is unhealthy.
+// Values of the URL parameter state in addition to the phases. An unsettled machine is not running, not up to date, or
+// blocked by an obstacle. A broken machine failed or is unhealthy.
 const (
 	unsettledState = "unsettled"
 	brokenState    = "broken"
@@ -22,11 +23,12 @@ const noZone = "-"
 type Filter struct {
 	// Query is a part of the name of the machine, its Node or its instance.
 	Query string
-	// Namespace, Deployment and Set are names. Deployment may include a namespace, such as prod/web.
+	// Namespace, Deployment and Set are the names of the objects to which the machines must belong. Deployment may
+	// include a namespace, such as prod/web.
 	Namespace, Deployment, Set string
 	// Zone is the zone of the instance, or "-" for machines without a zone.
 	Zone string
-	// State is a phase, unsettled or broken.
+	// State is a phase, or one of the values "unsettled" and "broken".
 	State string
 	// Sort is name, state, zone, node or age. A minus sign reverses the order.
 	Sort string
@@ -62,7 +64,7 @@ func (f Filter) pageURL(page int) string {
 	return f.URL()
 }
 
-// By returns the URL of the list in the given order, or in the reverse order if it already has this one.
+// By returns the URL that sorts the list in the given order. If the list already has this order, the URL reverses it.
 func (f Filter) By(order string) string {
 	if f.sorted() == order {
 		order = "-" + order

@@ -49,7 +49,8 @@ func aboutURL(namespace, about string) string {
 	return ""
 }
 
-// dict builds a map from alternating names and values. It passes several arguments to a template.
+// dict builds a map from alternating names and values. A page uses dict to pass several arguments to a template,
+// because a template takes only one argument.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -68,13 +69,14 @@ type State struct {
 	Tone fleet.Tone
 }
 
-// Moment is how a page shows a time.
+// Moment holds the texts with which a page shows a time.
 type Moment struct {
-	// Machine is the time in RFC 3339. Exact is readable text. Words is relative to now.
+	// Machine is the time in the format RFC 3339, for programs. Exact is the date and time for the user. Words is the
+	// distance from now, such as "5m" for a past time, or "in 5m" for a future time.
 	Machine, Exact, Words string
 }
 
-// At returns how a page shows a time. It is nil for a zero time.
+// At returns the texts with which a page shows the time t. It returns nil for a zero time.
 func (v view) At(t any) *Moment {
 	var at time.Time
 	switch t := t.(type) {
@@ -104,13 +106,15 @@ func (v view) Active(path string) bool {
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar. At is its start and Long its length, in thousandths of the bar.
+// Segment is a part of a bar. The field At is the start of the segment, and the field Long is its length. The unit of
+// both fields is a thousandth of the bar.
 type Segment struct {
 	Class    string
 	At, Long int
 }
 
-// Segments returns the parts of the bar from left to right. Missing machines leave the end empty.
+// Segments returns the parts of the bar from left to right. If a deployment has fewer machines than desired, the right
+// end of the bar stays empty.
 func (b Bar) Segments() []Segment {
 	total := b.Total()
 	if total == 0 {
@@ -125,7 +129,8 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		// A minimum length makes one machine among ten thousand visible. The longest segment makes room.
+		// Each segment has a minimum length, so that a single machine is visible in a bar of ten thousand machines. The
+		// longest segment becomes shorter to compensate for this.
 		long := max(1000*part.n/total, 8)
 		counted += part.n
 		segments = append(segments, Segment{Class: part.class, Long: long})
@@ -165,7 +170,7 @@ func (b Bar) Words() string {
 	return strings.Join(parts, ", ")
 }
 
-// Paging is the part of a list that a page shows.
+// Paging describes which rows of a long list the current page shows, and links to the other pages.
 type Paging struct {
 	// From and To are the first and the last row on the page, counted from 1. Total is the number of rows on all pages.
 	From, To, Total int

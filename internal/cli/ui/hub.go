@@ -31,7 +31,7 @@ func newHub(source Source, now func() time.Time) *hub {
 	return &hub{source: source, now: now, subscribers: map[chan uint64]struct{}{}}
 }
 
-// run takes snapshots until ctx ends. The first snapshot must exist before.
+// run takes snapshots until ctx ends. The caller must have taken the first snapshot with read.
 func (h *hub) run(ctx context.Context) {
 	reread := time.NewTicker(rereadPeriod)
 	defer reread.Stop()
@@ -66,7 +66,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read takes a snapshot. During an outage, it copies the previous one and adds the time of the loss.
+// read takes a snapshot of the fleet. During an outage of the cluster, the new snapshot is a copy of the previous
+// snapshot, with the time at which the cluster stopped answering.
 func (h *hub) read(ctx context.Context, changed bool) error {
 	reading, end := context.WithTimeout(ctx, readTimeout)
 	facts, err := h.source.Facts(reading)

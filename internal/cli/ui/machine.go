@@ -27,9 +27,9 @@ type machineBody struct {
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
 	Why        why.View
-	// Operations are the operations of the timeline, latest first.
+	// Operations lists the creation, replacement and deletion of the machine from its timeline, latest first.
 	Operations []operation
-	// History is what happened to the machine, latest first.
+	// History lists what happened to the machine, latest first.
 	History []why.Moment
 	// Earlier is the number of hidden history entries.
 	Earlier int

@@ -11,7 +11,8 @@ import (
 
 const machinesPerPage = 100
 
-// maxChoices limits the choices of a filter. With more values, the page has a text field instead.
+// maxChoices limits the choices in the select box of a filter. If there are more possible values, the page has a text
+// field instead of the select box.
 const maxChoices = 100
 
 type machinesBody struct {
@@ -42,7 +43,8 @@ func machinesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s, %d waiting", wording.Count(len(chosen), "machine"), waiting)}, nil
 }
 
-// choices returns the choices of the filters. If qualified is true, names of deployments include the namespace.
+// choices returns the values that the user can select in each filter. If qualified is true, names of deployments
+// include the namespace.
 func choices(s *Snapshot, qualified bool) (deployments, zones, states, namespaces []string, noZone bool) {
 	names, phases, spaces := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for key := range s.deployments {

@@ -15,7 +15,7 @@ import (
 
 const (
 	deploymentsPerPage = 50
-	// maxRows limits the rows of each other table of the overview.
+	// maxRows limits the rows of each table of the overview, except for the table of deployments.
 	maxRows = 20
 )
 
@@ -32,7 +32,8 @@ type overviewBody struct {
 	Totals totals
 	// Troubles has a sentence for each process that is not running.
 	Troubles []string
-	// Failures are the latest failures, newest first. MoreFailures is the number of hidden ones.
+	// Failures lists the latest failures, newest first. MoreFailures is the number of failures that the page does not
+	// show.
 	Failures      []why.Failure
 	MoreFailures  int
 	AllNamespaces bool
@@ -43,8 +44,9 @@ type deploymentRow struct {
 	Bar Bar
 }
 
-// totals counts machines by state. Leaving machines are being deleted. Broken machines failed or are unhealthy. Settled
-// machines wait for nothing. Coming is the rest. Each machine counts once.
+// totals holds the numbers of machines in each state. Leaving counts the machines that are being deleted. Broken counts
+// the machines with a failure or an unhealthy Node. Settled counts the machines that run, are up to date and do not
+// wait. Coming counts all other machines. Each machine counts once.
 type totals struct {
 	Machines, Settled, Coming, Broken, Leaving int
 }
@@ -99,7 +101,7 @@ func overviewPage(r *request) (*page, error) {
 	return &page{title: "Fleets", template: "overview", body: b, summary: overviewSummary(b, rows)}, nil
 }
 
-// overviewSummary describes the fleet in one sentence. Screen readers read it after a change.
+// overviewSummary describes the fleet in one sentence. Screen readers read this sentence when the fleet has changed.
 func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	parts := []string{fmt.Sprintf("%s, %d healthy", wording.Count(b.Totals.Machines, "machine"), b.Totals.Settled)}
 	if b.Totals.Broken > 0 {

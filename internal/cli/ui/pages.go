@@ -25,7 +25,8 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// page is the content of a page. Its template uses the body as .Body.
+// page holds what a handler returns for one URL: the name of the template, and the data that the template shows. The
+// template reads the field body as .Body.
 type page struct {
 	title    string
 	template string
@@ -59,7 +60,8 @@ func notFound(format string, args ...any) error {
 // pages has the templates by page name, and the files that pages load.
 type pages struct {
 	templates map[string]*template.Template
-	// assets are the files that pages load. Browsers cache them until digest changes, a hash of all files.
+	// assets holds the files that pages load, by name. digest is a hash of all these files. Browsers cache the files
+	// until the digest changes.
 	assets map[string][]byte
 	digest string
 }

@@ -14,7 +14,7 @@ const maxPlanned = 60
 type planBody struct {
 	Manifest string
 	Plans    []planned
-	// Left is the number of hidden plans.
+	// Left is the number of plans that the page does not show.
 	Left int
 	// Failure explains why the plans could not be computed.
 	Failure string
@@ -23,7 +23,7 @@ type planBody struct {
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
-	// Left is the number of hidden rows.
+	// Left is the number of rows that the page does not show.
 	Left int
 }
 
@@ -68,5 +68,5 @@ func planPage(r *request) (*page, error) {
 	return p, nil
 }
 
-// Shown returns the first maxPlanned changes.
+// Shown returns the changes that the page shows: the first maxPlanned changes of the plan.
 func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

@@ -16,7 +16,8 @@ type Options struct {
 	Source Source
 	// Now returns the local time. The default is time.Now.
 	Now func() time.Time
-	// Used is called with the next link after a link was used. It may be nil.
+	// Used is a callback. The server calls it after a browser has opened the link, with a new link that replaces the
+	// old link. Used may be nil.
 	Used func(link string)
 }
 
@@ -27,7 +28,7 @@ type Server struct {
 	access   *access
 	listener net.Listener
 	pages    *pages
-	// planning is a semaphore for computing one plan at a time.
+	// planning is a semaphore: the server computes only one plan at a time.
 	planning chan struct{}
 	// streams is a semaphore for pages that receive updates.
 	streams chan struct{}

@@ -21,11 +21,11 @@ type Snapshot struct {
 	Version uint64
 	// Status is the view of "machinist status".
 	Status fleet.Status
-	// Machines are all machines, sorted by namespace and name.
+	// Machines lists all machines of the fleet, sorted by namespace and name.
 	Machines []fleet.Machine
 	// Zones are the sorted zones of all machines. An empty string stands for machines without a zone.
 	Zones []string
-	// LostSince is when the cluster stopped answering, or zero. LostWhy is the error.
+	// LostSince is the time when the cluster stopped answering, or zero. LostWhy is the error.
 	LostSince time.Time
 	LostWhy   string
 
@@ -40,19 +40,21 @@ type Snapshot struct {
 	readAt time.Time
 }
 
-// Bar has the numbers of machines for a progress bar.
+// Bar holds the numbers of machines that a progress bar shows.
 type Bar struct {
 	// Desired is the desired number of machines.
 	Desired int
-	// Ready and Coming are machines of the newest revision that are Ready, or not yet. Old machines are Ready with an
-	// older revision. Failed ones failed or are unhealthy. Leaving ones are being deleted. Each machine counts once.
+	// Ready counts the Ready machines of the newest revision, and Old counts the Ready machines of older revisions.
+	// Failed counts the machines that failed or are unhealthy. Leaving counts the machines that are being deleted.
+	// Coming counts the machines that are not Ready yet. Each machine counts once.
 	Ready, Coming, Old, Failed, Leaving int
 }
 
-// Total returns the number of machines of the full bar.
+// Total returns the number of machines for which the bar is full.
 func (b Bar) Total() int { return max(b.Desired, b.Ready+b.Coming+b.Old+b.Failed+b.Leaving) }
 
-// Percent returns how many desired machines are Ready with the newest revision. For 0 desired machines, it is 100.
+// Percent returns how many percent of the desired machines are Ready with the newest revision. If no machines are
+// desired, Percent returns 100.
 func (b Bar) Percent() int {
 	if b.Desired == 0 {
 		return 100

@@ -21,7 +21,7 @@ type Source interface {
 	Facts(ctx context.Context) (fleet.Facts, error)
 	// Changed returns a channel that receives a value after the facts have changed.
 	Changed() <-chan struct{}
-	// Lost returns when and why the cluster stopped answering. The time is zero while it answers.
+	// Lost returns when and why the cluster stopped answering. The time is zero while the cluster answers.
 	Lost() (since time.Time, why string)
 	// WhyMachine and WhyDeployment explain what an object waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View

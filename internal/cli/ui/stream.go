@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// heartbeat is the maximum time between two messages on a stream. A comment makes sure that a lost connection is
-// noticed.
+// heartbeat is the maximum time between two messages on a stream. Without a new snapshot, the server sends a comment
+// line, so that the server and the browser notice a lost connection.
 const heartbeat = 15 * time.Second
 
 // stream sends the version of each new snapshot as a server-sent event. It ends when the page is closed or the server
@@ -17,7 +17,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		http.Error(w, "Too many pages follow the fleet.", http.StatusServiceUnavailable)
+		http.Error(w, "Too many open pages receive updates of the fleet. Close some of these pages.",
+			http.StatusServiceUnavailable)
 		return
 	}
 	// A stream stays open, so it has no time limit.

@@ -94,7 +94,8 @@ func zonesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s in %s", wording.Count(len(s.Machines), "machine"), wording.Count(len(s.Zones), "zone"))}, nil
 }
 
-// ordinal returns the number of a page as a URL parameter. The first page is "".
+// ordinal returns the value of the URL parameter for a page number. For the first page, the value is empty, so that the
+// URL omits the parameter.
 func ordinal(page int) string {
 	if page <= 1 {
 		return ""

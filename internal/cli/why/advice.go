@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Each advice ends with a command that can be pasted into a shell. The user replaces only the word CLASS.
+// The advice texts in this file end with a command that the user can paste into a shell. The user replaces only the
+// word CLASS.
 
 func (e *explanation) providerNotRunning() []Finding {
 	findings := e.Provider.notRunning(e.about, "If the process does not run, the machine is not processed.")
@@ -29,7 +30,8 @@ func (e *explanation) providerNotRunning() []Finding {
 	return findings
 }
 
-// correctAdvice replaces general advice about the first obstacle that does not help the machine.
+// correctAdvice corrects the finding about the first obstacle of the machine. The general advice for a condition does
+// not help in some cases, so correctAdvice replaces this advice.
 func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	deleted := e.Machine.DeletionTimestamp != nil
 	switch c.Reason {
@@ -74,13 +76,15 @@ func (e *explanation) useAnotherClass() string {
 	return "Create a machine with another class, and delete this one: kubectl delete machines.machinist.dev NAME"
 }
 
-// forceDelete returns advice for a deletion that the cloud does not complete. when describes the situation.
+// forceDelete returns advice for a deletion that the cloud does not complete. The argument when is the first part of
+// the sentence, such as "If the cloud never deletes the instance".
 func forceDelete(when string) string {
 	return " " + when + ", force-delete the machine. It is then gone within minutes, and machinist orphans lists what may remain in the cloud. " +
 		"To force-delete the machine: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
-// removeFinalizer returns advice for a deletion that no process completes. when describes the situation.
+// removeFinalizer returns advice for a deletion that no process completes. The argument when is the first part of the
+// sentence, such as "If the process will never run again".
 func (e *explanation) removeFinalizer(when string) string {
 	m := e.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// Reasons why cluster-autoscaler does not scale a node group. They are not in conditions.
+// Reasons why cluster-autoscaler does not scale a node group. Only "machinist why" computes these reasons; no condition
+// contains them.
 const (
 	// MalformedBounds means that cluster-autoscaler cannot parse the size limits.
 	MalformedBounds = "MalformedBounds"

@@ -12,12 +12,13 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// failed is the condition type that Blocking returns for a machine with a failureReason.
-const failed = "Failed"
+// failedCondition is a condition type that does not exist in the API. Blocking uses it for machines with a
+// failureReason.
+const failedCondition = "Failed"
 
-// Blocking returns the first obstacle of a machine as a condition, either from the machine or made from fields such as
-// failureReason. It returns nil if the machine runs, is up to date, and is not paused, preserved or about to be
-// replaced.
+// Blocking returns the first obstacle of a machine as a condition. Some obstacles are not in the conditions of the
+// machine. For these, Blocking creates a condition from other fields, such as failureReason. Blocking returns nil if
+// the machine runs, is up to date, and is not paused, preserved or about to be replaced.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
 	isTrue := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
@@ -41,7 +42,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 			Reason: v1beta1.ReasonPreserved, Message: "The machine is kept until " + until + "."}
 	}
 	if reason := string(m.Status.FailureReason); reason != "" {
-		c := &metav1.Condition{Type: failed, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
+		c := &metav1.Condition{Type: failedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
 		if last := m.Status.LastOperation; last != nil && last.LastUpdateTime != nil {
 			c.LastTransitionTime = *last.LastUpdateTime
 		}
@@ -83,8 +84,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// deletionCondition returns what a deletion waits for. Deleting covers all steps, so the start of the current step is
-// known only for the drain.
+// deletionCondition returns what a deletion waits for. The condition Deleting does not change its lastTransitionTime
+// between the steps of a deletion, so deletionCondition knows the start of the current step only for the drain.
 func deletionCondition(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
@@ -111,18 +112,18 @@ func isDrain(reason string) bool {
 	return false
 }
 
-// Group is a group of machines that wait for the same reason.
+// Group describes the machines that wait for the same reason.
 type Group struct {
 	Condition string `json:"condition"`
 	Reason    string `json:"reason"`
-	// Explanation explains the reason in a sentence.
+	// Explanation says in a sentence what the machines wait for.
 	Explanation string `json:"explanation"`
 	// Message is about the machine that has waited longest.
 	Message string `json:"message,omitempty"`
-	// Count is the number of machines. Oldest is when the longest wait began, or nil.
+	// Count is the number of machines. Oldest is the time when the longest wait began. It is nil if unknown.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Machines are the names of the machines. The one that has waited longest comes first.
+	// Machines has the names of the machines. The machine that has waited longest comes first.
 	Machines []string `json:"machines"`
 }
 
@@ -142,7 +143,8 @@ func (g Group) Ordinary(now time.Time) bool {
 	return false
 }
 
-// Groups groups the waiting machines by reason, largest group first. nameOf returns the name of a machine.
+// Groups returns the waiting machines grouped by reason, with the largest group first. The function nameOf returns the
+// name of a machine.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
 		name, message string

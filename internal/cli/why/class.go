@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ExplainClass explains why a class is not Ready, and its other problems.
+// ExplainClass returns findings about a class: why the class is not Ready, and which other problems it has.
 func ExplainClass(f ClassFacts) []Finding {
 	c := f.Class
 	about := "machineclass/" + c.Name

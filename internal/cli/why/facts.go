@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are a machine and the objects that explain why it waits. Objects that could not be read are empty, with a
-// sentence in Unread.
+// Facts holds a machine, and the objects that explain why the machine waits. If an object could not be read, its field
+// is empty, and Unread contains a sentence about the object.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
@@ -18,61 +18,62 @@ type Facts struct {
 	// Class is the class of the machine, or nil. ClassMissing is true if it does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
-	// Sets are all sets in the namespace, if the machine has no set.
+	// Sets lists all sets in the namespace. It is filled only if the machine has no set.
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked are the machines in the namespace without a health check, if this machine has none.
+	// Unchecked lists the machines in the namespace that no health check selects. It is filled only if no health check
+	// selects this machine.
 	Unchecked []v1beta1.Machine
-	// Denied is what prevents the replacement of the machine, or nil.
+	// Denied is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// FleetFacts are a deployment, or a set without one, and the objects that explain why it waits.
+// FleetFacts holds a deployment, or a set without a deployment, and the objects that explain why it waits.
 type FleetFacts struct {
 	Now        time.Time
 	Deployment *v1beta1.MachineDeployment
 	Set        *v1beta1.MachineSet
-	// Machines are all machines, including those that are being deleted.
+	// Machines lists the machines of the fleet, including the machines that are being deleted.
 	Machines []*v1beta1.Machine
 	// Manager is the process that serves the fleet.
 	Manager Process
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// ClassFacts are a class and the process that serves it.
+// ClassFacts holds a class, and the state of the process that serves the class.
 type ClassFacts struct {
 	Class *v1beta1.MachineClass
 	// Provider is the process that serves the class.
 	Provider Process
 }
 
-// Finding is one thing that an object waits for, or another problem.
+// Finding explains one cause for which an object waits, or one problem of the object.
 type Finding struct {
-	// About is the object of the finding, as TYPE/NAME.
+	// About names the object that the finding is about, as TYPE/NAME.
 	About string `json:"about"`
 	// Condition and Reason come from the condition that reports the finding. Without one, Condition is empty, and
 	// Reason is a constant of this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// What describes the finding in a sentence.
+	// What is a sentence that describes the cause or problem.
 	What string `json:"what"`
 	// Machines are the names, if the finding is about several machines.
 	Machines []string `json:"machines,omitempty"`
-	// Message is the message of the controller.
+	// Message is the text that the controller wrote into the condition or status.
 	Message string `json:"message,omitempty"`
-	// Since is when the described state began.
+	// Since is the time when the described state began.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is when the next step happens automatically. Ends describes this step.
+	// Until is the time of the next automatic step. Ends describes this step.
 	Until *time.Time `json:"until,omitempty"`
-	// Ends is what happens next, or what ends the state.
+	// Ends says which automatic step comes next, or which event ends the described state.
 	Ends string `json:"ends,omitempty"`
-	// Do is what an administrator can do.
+	// Do tells an administrator how to fix the problem.
 	Do string `json:"do,omitempty"`
 }
 

@@ -21,7 +21,7 @@ type Failure struct {
 	Reason     string `json:"reason,omitempty"`
 	// Message is the message of the controller or the cloud.
 	Message string `json:"message,omitempty"`
-	// Since is when the failure began.
+	// Since is the time when the failure began.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -46,8 +46,8 @@ func SortFailures(failures []Failure) {
 	})
 }
 
-// Lately returns the failures of the last 24 hours.
-func Lately(failures []Failure, now time.Time) []Failure {
+// RecentFailures returns the failures of the last 24 hours.
+func RecentFailures(failures []Failure, now time.Time) []Failure {
 	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > recentPeriod })
 }
 

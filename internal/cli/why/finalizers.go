@@ -13,8 +13,8 @@ import (
 )
 
 // deletingOwner explains why a deleted deployment or set still exists, and what happens to its machines. A foreground
-// deletion deletes the machines before the owner, and a background deletion after it. Another controller's finalizer on
-// the owner can therefore delay them.
+// deletion deletes the machines before the owner, and a background deletion deletes the machines after the owner. If
+// another controller's finalizer keeps the owner, a background deletion does not delete the machines yet.
 func deletingOwner(about string, owner client.Object) Finding {
 	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
@@ -24,7 +24,7 @@ func deletingOwner(about string, owner client.Object) Finding {
 	kind := kindOf(about)
 	switch {
 	case slices.Contains(all, metav1.FinalizerOrphanDependents):
-		f.What = "The " + kind + " is being deleted without its machines. They stay, without an owner."
+		f.What = "The " + kind + " is being deleted without its machines. The machines stay, and have no owner afterwards."
 		f.Ends = "The " + kind + " is gone when Kubernetes has removed the owner references."
 	case slices.Contains(all, metav1.FinalizerDeleteDependents):
 		f.What = "The " + kind + " is being deleted. Kubernetes deletes its machines first."

@@ -29,7 +29,7 @@ func TestExplainFleetThatIsBeingDeleted(t *testing.T) {
 			[]string{"keep it, and its machines with it", helm},
 			"kubectl delete machinesets.machinist.dev -l machinist.dev/machine-deployment=web -n prod"},
 		"without its machines": {[]string{metav1.FinalizerOrphanDependents}, OwnerDeleting,
-			[]string{"They stay, without an owner"}, ""},
+			[]string{"The machines stay, and have no owner afterwards"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()

@@ -64,7 +64,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 		return
 	}
 	switch {
-	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested,
+	case first.Type == failedCondition, first.Type == v1beta1.ConditionRemediationRequested,
 		first.Type == v1beta1.ConditionInterruptionNotice:
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
 		e.addPolicy(first)
@@ -72,7 +72,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 		return
 	}
 	m := e.Machine
-	// The main finding must not promise a replacement that something prevents.
+	// If a policy prevents the replacement of the machine, the main finding must not say that the machine is replaced.
 	addPrevented := func(f Finding) {
 		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
 			e.findings[e.main].Ends = "The Node may recover."
@@ -80,7 +80,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 		e.add(f)
 	}
 	if c := e.condition(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted &&
-		first.Type == failed {
+		first.Type == failedCondition {
 		addPrevented(e.conditionFinding(c))
 	}
 	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
@@ -179,12 +179,12 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 	}
 }
 
-// addTooManyUnhealthy adds a finding if the built-in policy stops because of too many unhealthy machines. This policy
-// has no condition with the number, so addTooManyUnhealthy counts.
+// addTooManyUnhealthy adds a finding if the built-in policy stops because of too many unhealthy machines. The policy
+// does not report the number of unhealthy machines in a condition, so addTooManyUnhealthy counts these machines itself.
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
 	for i := range e.Unchecked {
-		if c := Blocking(&e.Unchecked[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failed ||
+		if c := Blocking(&e.Unchecked[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failedCondition ||
 			c.Reason == v1beta1.ReasonNodeGone) {
 			unhealthy++
 		}
@@ -230,8 +230,8 @@ func (e *explanation) addFreezes() {
 	}
 }
 
-// addOwnerAndFinalizers adds further problems: preservation, a deleted owner, an unprocessed change, and finalizers of
-// other controllers.
+// addOwnerAndFinalizers adds findings about the preservation of the machine, a deleted owner, an unprocessed change,
+// and finalizers of other controllers.
 func (e *explanation) addOwnerAndFinalizers() {
 	m := e.Machine
 	if c := e.condition(v1beta1.ConditionPreserved); c != nil && c.Status == metav1.ConditionFalse {

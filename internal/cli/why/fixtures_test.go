@@ -81,7 +81,7 @@ func phase(p v1beta1.MachinePhase) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Status.Phase = p }
 }
 
-// starting resets a machine to the time before its instance.
+// starting changes a machine to Pending: it was created five minutes ago, and has no instance yet.
 func starting(m *v1beta1.Machine) {
 	m.Status.Conditions, m.Status.NodeRef, m.Status.Phase = nil, nil, v1beta1.MachinePending
 	m.CreationTimestamp = ago(5 * time.Minute)
@@ -103,7 +103,8 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 
 var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: inUTC(now)}
 
-// golden compares the text of a view with a golden file. JSON encoding must work too.
+// golden checks that the text of a view equals the content of a golden file. It also checks that the view can be
+// encoded as JSON.
 func golden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")

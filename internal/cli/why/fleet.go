@@ -69,7 +69,7 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
 	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
-	// For a frozen fleet, Progressing only repeats this.
+	// For a frozen fleet, the condition Progressing also has the reason Frozen. Do not report the freeze twice.
 	reported[v1beta1.ReasonFrozen] = true
 	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))

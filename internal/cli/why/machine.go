@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Explain returns what a machine waits for. The first finding is about the first obstacle. Others are about further
-// problems and the replacement of the machine. Without any problem, the only finding says so.
+// Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle. The
+// other findings are about additional problems, and about the replacement of the machine. For a machine without a
+// problem, Explain returns one finding, which says that the machine waits for nothing.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.providerNotRunning()...)
@@ -63,7 +64,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
 	next := e.nextTry()
 	switch {
-	case c.Type == failed || c.Type == v1beta1.ConditionPaused || c.Type == v1beta1.ConditionRemediationRequested:
+	case c.Type == failedCondition || c.Type == v1beta1.ConditionPaused || c.Type == v1beta1.ConditionRemediationRequested:
 	case c.Type == v1beta1.ConditionInterruptionNotice:
 		if t := e.Machine.Status.InterruptionTime; t != nil {
 			until = t.Time
@@ -129,7 +130,8 @@ func (e *explanation) nextTry() time.Time {
 	return time.Time{}
 }
 
-// creationTimeoutRuns reports whether timeouts.creation runs while a machine waits for the condition.
+// creationTimeoutRuns reports whether the time for which a machine waits for the condition counts towards
+// spec.timeouts.creation.
 func creationTimeoutRuns(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -141,8 +143,8 @@ func creationTimeoutRuns(c *metav1.Condition) bool {
 	return false
 }
 
-// deletionMessage describes what a deletion waits for. For hooks it lists the current ones, and for a drain it returns
-// the message of Drained.
+// deletionMessage describes what a deletion waits for. If the deletion waits for hooks, the message lists the remaining
+// hooks. During a drain, the message comes from the condition Drained.
 func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	var hooks []v1beta1.LifecycleHook
 	switch c.Reason {
@@ -164,7 +166,8 @@ func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	return c.Message
 }
 
-// addNothingBlocks adds a finding for a machine that waits for nothing. The finding mentions existing problems.
+// addNothingBlocks adds a finding that no obstacle blocks the machine. If the machine has problems, the finding
+// mentions them.
 func (e *explanation) addNothingBlocks(hasProblems bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
 		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}
@@ -211,7 +214,7 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 			continue
 		}
 		f := e.conditionFinding(c)
-		if first.Type == failed {
+		if first.Type == failedCondition {
 			f.Ends, f.Do = "", "" // The step explains the failure, but the machine no longer waits for it.
 		}
 		e.add(f)

@@ -28,20 +28,20 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 	return c
 }
 
-// createFailed makes the creation of the instance fail a number of times. The next retry is after next, or never if
-// next is 0.
-func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
+// createFailed sets the status of a machine whose creation failed a number of times. The argument retryDelay is the
+// time until the next retry. 0 means that there is no retry.
+func createFailed(code string, times int32, retryDelay time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
 			Code: code, Attempts: times}
-		if next > 0 {
-			m.Status.LastOperation.NextTryTime = &metav1.Time{Time: now.Add(next)}
+		if retryDelay > 0 {
+			m.Status.LastOperation.NextTryTime = &metav1.Time{Time: now.Add(retryDelay)}
 		}
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration has the time of the next try
-// and the command that tries at once.
+// Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration says when the provider tries
+// again, and which command makes the provider try again at once.
 func TestExplain(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec,

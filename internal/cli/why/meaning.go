@@ -11,13 +11,14 @@ import (
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends is what happens next, or what ends the situation. It is empty for a normal situation.
+	// Ends says which automatic step comes next, or which event ends the situation. It is empty for a normal situation.
 	Ends string
-	// Do is what an administrator can do. It is empty if there is only waiting.
+	// Do tells an administrator how to fix the problem. It is empty if the administrator can only wait.
 	Do string
 }
 
-// MeaningOf explains the reason of a condition. An unknown reason, for example of a newer version, is only repeated.
+// MeaningOf explains the reason of a condition. If the reason is unknown, for example because a newer version of
+// Machinist wrote it, the explanation only contains the name of the reason.
 func MeaningOf(condition, reason string) Meaning {
 	all := meanings()
 	if m, known := all[condition+"/"+reason]; known {
@@ -32,8 +33,8 @@ func MeaningOf(condition, reason string) Meaning {
 	return Meaning{Explanation: fmt.Sprintf("The condition %s reports %s.", condition, cmp.Or(reason, "no reason"))}
 }
 
-// meanings are all explanations by reason, or by CONDITION/REASON if that differs. The table is built once, because a
-// page needs thousands of lookups.
+// meanings returns a map from reasons to explanations. If a reason means different things in different conditions, the
+// key is CONDITION/REASON. The map is built once, because a page needs thousands of lookups.
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),

@@ -34,7 +34,7 @@ func deletionMeanings() map[string]Meaning {
 			Ends: "Machinist continues when the pods have ended."},
 		v1beta1.ReasonDrainError: {Explanation: "Machinist cannot list, evict or delete the pods on the Node.",
 			Ends: "Machinist tries again automatically.",
-			Do:   "See in the message which request is refused. The provider process may lack a permission. " + force},
+			Do:   "The message says which request is refused. The provider process may lack a permission. " + force},
 		v1beta1.ReasonDrained: {Explanation: "No pod is left to evict."},
 		v1beta1.ReasonSkipped: {Explanation: "The step was not needed."},
 

@@ -2,7 +2,8 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// annotateCapacity are the annotations that an autoscaler needs to scale up a node group without Nodes.
+// annotateCapacity is a part of a kubectl command: the annotations that an autoscaler needs to scale up a node group
+// without Nodes.
 const annotateCapacity = v1beta1.AutoscalerCPUAnnotation + "=4 " + v1beta1.AutoscalerMemoryAnnotation + "=16Gi"
 
 func fleetMeanings() map[string]Meaning {
@@ -33,7 +34,7 @@ func fleetMeanings() map[string]Meaning {
 			Do: "Find out why machines do not join: run machinist why machine/NAME for one of them. To replace one machine at once: kubectl annotate machines.machinist.dev NAME " +
 				v1beta1.AnnotationRemediate + "="},
 		v1beta1.ReasonTooManyMachines: {Explanation: "There are far too many machines, including those that are being deleted, so no more are created.",
-			Ends: "Machinist continues when machines are gone.",
+			Ends: "Machinist creates machines again after enough of the existing machines are deleted.",
 			Do:   "Run machinist status to see what delays the deletions."},
 		v1beta1.ReasonInvalidSelector: {Explanation: "The selector is empty, invalid or does not match the labels of the template, so Machinist does nothing.",
 			Ends: untilChanged,
@@ -42,7 +43,7 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ConditionReplicaFailure + "/" +
 			v1beta1.ReasonInvalidConfiguration: {Explanation: "The configuration of new machines is rejected, so Machinist creates no more machines. If only the provider rejects the configuration, at most three machines are created.",
 			Ends: "If the provider rejects a machine, Machinist tries again every 10 to 30 minutes. In all other cases, Machinist continues when the configuration is fixed.",
-			Do:   "Fix what the message names in the template, or run machinist why machine/NAME for one of the machines."},
+			Do:   "Fix the error in the template that the message describes. For more details, run machinist why machine/NAME for one of the machines."},
 
 		v1beta1.ReasonEnoughReplicas: {Explanation: "The set does not adopt a matching machine without an owner, because it already has as many machines as replicas.",
 			Ends: "The set adopts the machine when the set has too few machines.",
@@ -66,7 +67,7 @@ func fleetMeanings() map[string]Meaning {
 		},
 		v1beta1.ReasonMalformedCapacity: {
 			Explanation: notFromZero + ": a capacity annotation that a user set is invalid.",
-			Do:          "Correct the annotation that the message names. If you remove it, Machinist sets it.",
+			Do:          "Correct the annotation that the message names. If you remove the annotation, Machinist sets the correct value.",
 		},
 		v1beta1.ConditionScalableFromZero + "/" + v1beta1.ReasonClassNotFound: {
 			Explanation: notFromZero + ": its MachineClass does not exist.",
@@ -105,7 +106,7 @@ func fleetMeanings() map[string]Meaning {
 			Ends: "The freeze ends when the label is removed.",
 			Do:   "Remove the label when the freeze is no longer needed."},
 		v1beta1.ReasonFrozen: {Explanation: "The fleet is frozen.",
-			Ends: "Machinist continues when the freeze ends. The condition Frozen has the cause."},
+			Ends: "Machinist continues when the freeze ends. The condition Frozen describes the cause."},
 		v1beta1.ReasonThawed: {Explanation: "The fleet is no longer frozen."},
 
 		v1beta1.ReasonMinimumReplicasAvailable:   {Explanation: "Enough machines are available."},

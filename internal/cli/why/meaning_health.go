@@ -23,7 +23,7 @@ func healthMeanings() map[string]Meaning {
 			Ends: replacedInTurn,
 			Do:   "To keep the machine, remove the annotation."},
 		v1beta1.ReasonRetriesExhausted: {Explanation: "The machine is not replaced: its predecessors were replaced in a row as often as maxRetries of the MachineHealthCheck allows.",
-			Ends: "Replacement continues when a machine in this place has worked for an hour, or when maxRetries is raised.",
+			Ends: "Replacement continues when this machine or its successor has worked for an hour, or when maxRetries is raised.",
 			Do:   "Find out why the machine and its predecessors fail. Then delete this machine."},
 
 		v1beta1.ReasonPreemptionNotice: {Explanation: "The cloud will soon reclaim the spot or preemptible instance of the machine, so the Node is being drained.",
@@ -58,7 +58,7 @@ func healthMeanings() map[string]Meaning {
 		allowed + v1beta1.ReasonFrozen: {Explanation: "The owner of the machines is frozen, so the machines are not replaced.",
 			Ends: "Replacement continues when the freeze ends."},
 		allowed + v1beta1.ReasonRetriesExhausted: {Explanation: "A machine is not replaced: its predecessors were replaced in a row as often as maxRetries allows.",
-			Ends: "Replacement continues when a machine in this place has worked for an hour, or when maxRetries is raised.",
+			Ends: "Replacement continues when this machine or its successor has worked for an hour, or when maxRetries is raised.",
 			Do:   "Find out why the machine and its predecessors fail. Then delete the broken machine."},
 		allowed + v1beta1.ReasonInvalidConfiguration: {Explanation: "A condition of the health check can never be met by a Node, so the check does nothing.",
 			Ends: untilChanged, Do: "Correct spec.unhealthyNodeConditions."},

@@ -45,7 +45,7 @@ func launchMeanings() map[string]Meaning {
 			" names a version of the types that this version of Machinist does not know, so the machine is not launched, updated or checked.",
 			Ends: untilChanged,
 			Do: "Set the label to " + v1beta1.TypeVersion +
-				" if the machine is written for that version. Otherwise run a version of Machinist that knows the other one."},
+				" if the machine is written for that version. Otherwise run a version of Machinist that knows the version in the label."},
 		v1beta1.ReasonClassNotFound: {Explanation: "The MachineClass of the machine does not exist.",
 			Ends: "The creation continues as soon as the class exists.",
 			Do:   "Create the class in the namespace of the machine, or name another class in the template of the deployment."},
@@ -84,10 +84,10 @@ func launchMeanings() map[string]Meaning {
 			Do:   "If this does not end, check that the provider process can reach the endpoint of the cloud."},
 		v1beta1.ReasonDuplicateProviderID: {Explanation: "An older machine has the same provider ID, so Machinist does not manage this machine.",
 			Ends: untilChanged,
-			Do:   "Delete the wrong one of the two machines. The instance stays with the older machine."},
+			Do:   "Of the two machines, delete the machine that should not exist. The instance stays with the older machine."},
 		v1beta1.ReasonAdoptionForbidden: {Explanation: "The machine was created with a provider ID, but its class does not allow machines to adopt instances.",
 			Ends: untilChanged,
-			Do:   "Set adoption: Allow in the class, or create the machine without a provider ID."},
+			Do:   "Set spec.adoption of the class to Allow, or create the machine without a provider ID."},
 		v1beta1.ReasonAdoptionRefused: {Explanation: "The instance that the machine should adopt does not exist, is being deleted, or has another owner.",
 			Ends: "Machinist tries again automatically, with increasing delays of at most 10 minutes.",
 			Do:   "Create a machine with the correct provider ID, or remove the tags of the other owner from the instance."},
@@ -123,7 +123,7 @@ func launchMeanings() map[string]Meaning {
 				"=when-failed keeps the next failed machine for inspection. To see the certificate requests: kubectl get csr"},
 
 		v1beta1.ReasonNodeTemplateContested: {Explanation: "Another client repeatedly changes a label, annotation or taint on the Node that spec.node specifies. Machinist currently keeps the value that the other client has set.",
-			Ends: "Machinist sets its value again one hour after the first change, or when spec.node changes.",
+			Ends: "Machinist sets the value of spec.node again one hour after the first change by the other client, or when spec.node changes.",
 			Do:   "Stop the other client, or remove the key that the message names from spec.node."},
 		v1beta1.ReasonInvalidUserData: {Explanation: "Machinist cannot read the user data.",
 			Ends: "Machinist reads the user data again when the Secret changes.",
@@ -152,7 +152,7 @@ func launchMeanings() map[string]Meaning {
 			Do:   "Add the taint to registerWithTaints of the kubelet's configuration in the user data."},
 		v1beta1.ReasonNodeVersionDiffers: {Explanation: "The version of a kubelet differs from the version in the specification of its machine.",
 			Ends: "The warning ends when the machine is replaced.",
-			Do:   "Correct how the user data uses the version."},
+			Do:   "Correct the user data, so that it installs the kubelet version from the specification of the machine."},
 		v1beta1.ReasonNodeNameDiffers: {Explanation: "The name of a Node differs from the name that the provider expects.",
 			Ends: "The warning ends when the machine is replaced.",
 			Do:   "Do not set the host name in the user data. The cloud sets it."},
@@ -164,7 +164,7 @@ func launchMeanings() map[string]Meaning {
 			v1beta1.ReasonProviderUnavailable: {Explanation: "The provider could not check the class, because the API of its cloud does not answer.",
 			Ends: triesAgain},
 		v1beta1.ReasonInvalidProviderSpec: {Explanation: "The provider rejects the providerSpec of the class.",
-			Ends: "If the cloud rejected it, Machinist checks the class again every 10 to 30 minutes. Otherwise machines need another class, because a class never changes.",
+			Ends: "If the cloud rejected the providerSpec, Machinist checks the class again every 10 to 30 minutes. Otherwise machines need another class, because a class never changes.",
 			Do:   "Create a correct class, and name it in the template of the deployment."},
 	}
 }

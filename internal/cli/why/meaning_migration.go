@@ -12,7 +12,7 @@ func migrationMeanings() map[string]Meaning {
 			Do:   "To see the objects and fields, run `machinist migrate plan`."},
 		v1beta1.ReasonPlanUnknown: {Explanation: "The migrator cannot read the old system completely.",
 			Ends: "The migrator tries again automatically.",
-			Do:   "See in the message what cannot be read."},
+			Do:   "The message says what cannot be read."},
 		v1beta1.ReasonOldControllersStopped: {Explanation: "The old controllers are stopped, and other clients cannot change their objects.",
 			Ends: "This protection lasts until the end of the migration."},
 		v1beta1.ReasonStoppingOldControllers: {Explanation: "The migrator is stopping the old controllers, and does nothing else until they are stopped.",
@@ -24,9 +24,9 @@ func migrationMeanings() map[string]Meaning {
 		v1beta1.ReasonMigrated:  {Explanation: "This part of the migration is done.", Ends: final},
 		v1beta1.ReasonAborted:   {Explanation: "The migration was aborted. The instances are returned to the old system.", Ends: final},
 		v1beta1.ReasonNothingInTheWay: {Explanation: "Nothing blocks the migration.",
-			Ends: "This lasts until a problem occurs."},
+			Ends: "The condition changes when a problem occurs."},
 		v1beta1.ReasonTroubles: {Explanation: "The migration has a problem that does not end automatically.",
-			Ends: "The migration of the affected objects continues when the problem is solved. Other objects continue in the meantime.",
+			Ends: "The migration of the affected objects continues when the problem is solved. The migration of other objects continues in the meantime.",
 			Do:   "See status.troubles."},
 	}
 }

@@ -18,12 +18,12 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonClientCertificateNotApproved: {
 			Explanation: "A request of the machine's kubelet for a client certificate is not approved. Without the certificate, the Node does not join, or stops reporting.",
 			Ends:        "Machinist checks the request again when the machine or its Node changes, and when the kubelet sends another request.",
-			Do:          "See in the message what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet",
+			Do:          "The message says what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet",
 		},
 		v1beta1.ReasonServingCertificateNotApproved: {
 			Explanation: "A request of the machine's kubelet for a serving certificate is not approved. Without the certificate, `kubectl logs` and `kubectl exec` fail for pods on the Node.",
 			Ends:        "Machinist checks the request again when the provider reports other addresses of the instance, and when the kubelet sends another request.",
-			Do:          "See in the message what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
+			Do:          "The message says what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
 		},
 		v1beta1.ReasonWaitingForStartupTaints: {
 			Explanation: "The Node of the machine has joined, but still has a startup taint.",

@@ -6,7 +6,7 @@ func providerMeanings() map[string]Meaning {
 	const retried = "The operator tries again automatically."
 	return map[string]Meaning{
 		v1beta1.ReasonNotInstalled: {Explanation: "The provider process is not installed yet.",
-			Ends: "The condition Degraded has the cause."},
+			Ends: "The condition Degraded describes the cause."},
 		v1beta1.ReasonNoLeader: {Explanation: "Replicas of the provider process run, but none of them is the leader yet.",
 			Ends: "One of the replicas becomes the leader within seconds."},
 		v1beta1.ReasonScaledToZero: {Explanation: "The provider process is scaled to zero. Its machines stay as they are.",
@@ -14,16 +14,16 @@ func providerMeanings() map[string]Meaning {
 
 		v1beta1.ReasonWaitingForNodes: {Explanation: "The type of the provider is detected from Nodes, and no Node has a provider ID yet.",
 			Ends: "The operator continues when the first Node has a provider ID.",
-			Do:   "If there will be no such Node, create a Provider with spec.type."},
+			Do:   "If no Node will ever have a provider ID, create a Provider with spec.type."},
 		v1beta1.ReasonCrashLoopBackOff: {Explanation: "The provider process exits again and again.", Ends: retried,
-			Do: "See the end of its log in the message. The cause is often a wrong flag or a wrong kubeconfig file."},
+			Do: "The message contains the end of the log of the process. The cause is often a wrong flag or a wrong kubeconfig file."},
 		v1beta1.ReasonPodsRefused: {Explanation: "The API server refuses the pods of the provider process.", Ends: retried,
 			Do: "See the message for the cause, such as a quota or an admission policy."},
 		v1beta1.ReasonUnschedulable: {Explanation: "The pods of the provider process cannot be scheduled on any Node.",
 			Ends: "The pods start when a Node has room for them.",
 			Do:   "See the message of the scheduler. Add Nodes, or lower the resource requests in spec.values."},
 		v1beta1.ReasonNotReady: {Explanation: "A pod of the provider process runs, but does not become ready.", Ends: retried,
-			Do: "See the log of the pod for what it waits for."},
+			Do: "See the log of the pod for the reason."},
 
 		v1beta1.ReasonAsDesired: {Explanation: "The provider process runs as specified."},
 		v1beta1.ReasonUnknownType: {Explanation: "Machinist has no provider of this type.", Ends: untilChanged,
@@ -31,7 +31,7 @@ func providerMeanings() map[string]Meaning {
 		v1beta1.ReasonPlatformMixed: {Explanation: "The Nodes belong to several platforms, so the operator cannot detect the type of the provider.",
 			Ends: "The operator continues when all Nodes belong to one platform.",
 			Do:   "Create a Provider with spec.type for each platform."},
-		v1beta1.ReasonDuplicateType: {Explanation: "An older Provider has the same type.",
+		v1beta1.ReasonDuplicateType: {Explanation: "An older Provider has the same type, and only one process can serve a type.",
 			Ends: "The operator continues when the older Provider is gone.", Do: "Delete one of the two Providers."},
 		v1beta1.ReasonInvalidValues: {Explanation: "The chart of the provider process rejects a value.", Ends: untilChanged,
 			Do: "Correct the value that the message names."},

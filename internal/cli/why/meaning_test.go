@@ -88,7 +88,7 @@ func TestEveryReasonHasAnExplanation(t *testing.T) {
 		condition, reason, special := strings.Cut(key, "/")
 		if !special {
 			reason = key
-		} else if condition != failed && condition != ClassReady && !slices.Contains(conditions, condition) {
+		} else if condition != failedCondition && condition != ClassReady && !slices.Contains(conditions, condition) {
 			t.Errorf("%s: there is no such condition", key)
 		}
 		if !known[reason] {

@@ -18,13 +18,13 @@ const leaseLeniency = 5 * time.Second
 type Process struct {
 	// Name is the name of the Lease.
 	Name string `json:"name"`
-	// Known is true if the Lease could be read. Otherwise Running and Seen have no meaning.
+	// Known is true if the Lease could be read. If Known is false, ignore the fields Running and Seen.
 	Known bool `json:"known"`
 	// Running is true if a process keeps renewing the Lease.
 	Running bool `json:"running"`
-	// Seen is when the Lease was last renewed.
+	// Seen is the time when the Lease was last renewed.
 	Seen *time.Time `json:"seen,omitempty"`
-	// Searched are the namespaces without the Lease.
+	// Searched lists the namespaces in which the command searched for the Lease and did not find it.
 	Searched []string `json:"searched,omitempty"`
 }
 
@@ -61,8 +61,8 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 	return "", ""
 }
 
-// notRunning returns a finding if the process is not running or its Lease was not found. Without a Lease, the process
-// may be running, and the finding contains the possible consequence.
+// notRunning returns a finding if the process is not running or its Lease was not found. If the Lease was not found,
+// the process may still be running. The finding then contains the argument consequence.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:

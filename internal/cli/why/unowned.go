@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unownedFindings explains why no set owns a machine. There are none unless a set owned the machine before, or selects
-// it.
+// unownedFindings explains why no set owns a machine. It returns findings only if a set owned the machine before, or if
+// the selector of a set matches the machine.
 func unownedFindings(f Facts) []Finding {
 	m := f.Machine
 	if m.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(m) != nil {
@@ -37,7 +37,8 @@ func unownedFindings(f Facts) []Finding {
 	return findings
 }
 
-// setsOf returns the sets of a deployment's UID, or the set with this UID.
+// setsOf returns the sets that belong to an owner, which is identified by its UID. For the UID of a deployment, setsOf
+// returns all sets of the deployment. For the UID of a set, it returns this set.
 func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet) {
 	for i := range sets {
 		if c := metav1.GetControllerOfNoCopy(&sets[i]); string(sets[i].UID) == owner || c != nil && string(c.UID) == owner {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mustReport checks that a finding about the object has the reason and all texts. No finding may say that the object
-// waits for nothing.
+// mustReport checks that a finding about the object has the reason and all texts. It also fails if a finding contains
+// the words "waits for nothing".
 func mustReport(t *testing.T, findings []Finding, about, reason string, texts ...string) Finding {
 	t.Helper()
 	for _, f := range findings {

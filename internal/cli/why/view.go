@@ -11,14 +11,15 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// View is the view of "machinist why" for one object.
+// View is what "machinist why" shows about one object: its state, the findings and the recent failures.
 type View struct {
-	// Now is when the objects were read.
+	// Now is the time when the objects were read.
 	Now time.Time `json:"now"`
 	// Object is the explained object as TYPE/NAME. Namespace is its namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
-	// State is the phase of a machine, or the actual and the desired number of machines of a fleet.
+	// State describes the object in a few words. For a machine, it is the phase. For a fleet, it has the actual and the
+	// desired number of machines.
 	State string `json:"state,omitempty"`
 	// Node is the Node of a machine, or empty.
 	Node string `json:"node,omitempty"`
@@ -26,7 +27,7 @@ type View struct {
 	Findings []Finding `json:"findings"`
 	// Failures are the recent failures of the machines, newest first. The machines may have recovered since.
 	Failures []Failure `json:"recentFailures,omitempty"`
-	// Unread has a sentence for each kind of object that could not be read.
+	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -56,7 +57,7 @@ func (v View) Text(w io.Writer, s printer.Style) error {
 func (v View) failures(w io.Writer, s printer.Style) {
 	shown := v.Failures
 	if !s.Wide {
-		shown = Lately(shown, v.Now)
+		shown = RecentFailures(shown, v.Now)
 	}
 	if len(shown) == 0 {
 		return
@@ -93,7 +94,8 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 	}
 }
 
-// Few joins at most limit names and counts the others.
+// Few joins the first names into one text. If there are more names than limit, the text ends with the number of the
+// remaining names.
 func Few(names []string, limit int) string {
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)

@@ -24,9 +24,9 @@ func capacityKeys() []string {
 	}
 }
 
-// Capacity returns the annotations that describe a Node of the class with the template. Unknown values are omitted.
-// Values in the class's spec precede those of its provider. Startup taints are omitted, because they are removed before
-// pods are scheduled.
+// Capacity returns the annotations that describe the Nodes of machines with this class and template. Unknown values are
+// omitted. Values in the class's spec take precedence over those of its provider. Startup taints are omitted, because
+// they are removed before pods are scheduled.
 func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
 	annotations := map[string]string{}
 	put := func(key, value string) {
@@ -84,8 +84,9 @@ func number(q resource.Quantity) string {
 	return strconv.FormatInt(q.Value(), 10)
 }
 
-// gpuOf returns the extended resource that the autoscaler treats as the GPU, or "". The autoscaler supports one for
-// each node group. The first name such as nvidia.com/gpu wins, and otherwise the only extended resource.
+// gpuOf returns the extended resource that the autoscaler treats as the GPU, or "". The autoscaler supports one GPU
+// resource for each node group. gpuOf prefers the alphabetically first resource with a name such as nvidia.com/gpu. If
+// there is none, it returns the only extended resource.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -152,8 +153,8 @@ func taints(all []corev1.Taint) string {
 // no problem.
 type Problem struct{ Reason, Message string }
 
-// scaleFromZeroProblem evaluates the annotations of all field managers as the autoscaler does. If they lack the
-// capacity, the result is why.
+// scaleFromZeroProblem evaluates the annotations of all field managers as the autoscaler does. If no annotation
+// contains the capacity, it returns the problem missing.
 func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {

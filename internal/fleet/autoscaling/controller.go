@@ -29,8 +29,8 @@ type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// others holds the capacity annotations of other managers for each group. The Reconciler does not apply them again
-	// until their values change.
+	// others maps each node group to its capacity annotations that belong to other field managers. The Reconciler does
+	// not try to apply these annotations again until their values change.
 	others map[types.NamespacedName]othersOf
 }
 

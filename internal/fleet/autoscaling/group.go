@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// IsNodeGroup reports whether an annotation gives a smallest or largest size to the MachineDeployment or MachineSet, so
-// that an autoscaler scales it.
+// IsNodeGroup reports whether an autoscaler scales the MachineDeployment or MachineSet. This requires an annotation
+// with a minimum or maximum size.
 func IsNodeGroup(annotations map[string]string) bool {
 	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
 	_, hasMax := annotations[v1beta1.AutoscalerMaxSizeAnnotation]
@@ -52,8 +52,8 @@ func templateOf(o client.Object) *v1beta1.MachineSpec {
 	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
 }
 
-// ClassOf returns the class of a node group, or "" if o has no class or is not a node group. It is the value of an
-// index.
+// ClassOf returns the class of a node group, or "" if o has no class or is not a node group. The cache indexes objects
+// by this value.
 func ClassOf(o client.Object) string {
 	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
 		return ref.Name

@@ -3,8 +3,8 @@ package autoscaling
 import "machinist.dev/machinist/api/v1beta1"
 
 // Replicas returns the replicas of a MachineDeployment or MachineSet without spec.replicas. For an existing object,
-// this is current, its number of machines. A new object, with nil current, gets the default within the autoscaler's
-// bounds. An invalid bound is ignored.
+// current is its number of machines, which Replicas returns. For a new object, current is nil, and Replicas returns the
+// default within the autoscaler's bounds. An invalid bound is ignored.
 func Replicas(annotations map[string]string, current *int32) int32 {
 	if current != nil {
 		return *current

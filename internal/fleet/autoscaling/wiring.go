@@ -94,7 +94,8 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 	return requests
 }
 
-// concerns reports whether an object is a node group, or still has annotations or the condition from when it was one.
+// concerns reports whether an object is a node group, or a former node group that still has the capacity annotations or
+// the condition ScalableFromZero.
 func concerns(o client.Object) bool {
 	return IsNodeGroup(o.GetAnnotations()) || len(capacityExcept(o.GetAnnotations(), nil)) > 0 ||
 		meta.FindStatusCondition(*conditionsOf(o), v1beta1.ConditionScalableFromZero) != nil

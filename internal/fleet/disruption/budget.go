@@ -63,7 +63,7 @@ func (b *Budget) Asks(reason v1beta1.DisruptionReason) bool {
 	return len(b.reasons) == 0 || slices.Contains(b.reasons, reason)
 }
 
-// InForce reports whether the budget limits disruptions now. A budget without windows always does.
+// InForce reports whether the budget limits disruptions now. A budget without windows is always in force.
 func (b *Budget) InForce(now time.Time) bool {
 	return len(b.windows) == 0 || b.windows.Open(now) != b.outside
 }

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// countedMachines holds the machines of a namespace. pending holds those whose disruption was granted before the
-// machines were read, so the read may lack the write.
+// countedMachines holds the machines of a namespace, as they were read. pending holds the UIDs of machines whose
+// disruption was granted but may not be visible in the objects yet. These machines count as disrupted too.
 type countedMachines struct {
 	machines []*v1beta1.Machine
 	pending  map[types.UID]bool
@@ -38,8 +38,9 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	return budgets, counted, err
 }
 
-// readBudgets returns the budgets of a namespace, which the caller must not change. Each process reads them live once,
-// because an older cache may lack a budget that was created to stop all disruptions.
+// readBudgets returns the budgets of a namespace, which the caller must not change. The first call of a process reads
+// them from the API server, because an outdated cache may lack a new budget that stops all disruptions. Later calls use
+// the cache.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)

@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// waitingTimeout is how long an Asker counts as waiting after its last request. Waiting Askers repeat their request at
-// least every DeniedPoll.
+// waitingTimeout is how long the Ledger remembers a denied request. A controller repeats a denied request at least
+// every DeniedPoll, so an older request is no longer of interest.
 const waitingTimeout = 3 * DeniedPoll
 
-// DeniedPoll is how often an Asker repeats its request for room if no event triggers it earlier.
+// DeniedPoll is the time after which a controller repeats a denied request, if no event triggers it earlier.
 const DeniedPoll = 30 * time.Second
 
 // Options are the dependencies of a Ledger.
@@ -39,12 +39,12 @@ type Options struct {
 
 // Ledger grants disruptions to all controllers of a process, one at a time. A nil Ledger grants everything.
 //
-// All permanent state is in the Machines. The Ledger remembers only grants that are not written yet, and the Askers
-// that wait for room.
+// All permanent state is in the Machines. The Ledger remembers only the grants that are not written to Machines yet,
+// and the denied requests of Askers.
 type Ledger struct {
 	Options
-	// granting holds one lock for each namespace. Grant holds it until the grant is recorded. No other lock is held
-	// during API requests, so other namespaces and readers do not wait.
+	// granting contains one lock for each namespace, which is held from the beginning to the end of Grant. No other
+	// lock is held during API requests, so other namespaces and readers do not wait.
 	granting   keylock.Locks
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
@@ -52,15 +52,16 @@ type Ledger struct {
 
 type namespaceState struct {
 	cache, budgets freshness.Tracker
-	// granted holds machines with a granted disruption that is not known to be written. The value is true if the write
-	// has an unknown outcome.
+	// granted holds the UIDs of machines whose disruption was granted but is not yet visible in the Machine. The value
+	// is true if the write to the Machine has an unknown outcome.
 	granted map[types.UID]bool
 	waiting map[Asker]*askerState
 	parsed  map[types.UID]parsedBudget
 	used    time.Time
 }
 
-// namespaceTimeout is how long the unused state of a namespace is kept. Without state, the next grant uses a live list.
+// namespaceTimeout is how long the unused state of a namespace is kept. After its removal, the next grant in the
+// namespace needs a live list.
 const namespaceTimeout = time.Hour
 
 // Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
@@ -112,7 +113,8 @@ func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1be
 }
 
 // Check returns which candidates may be disrupted now, without granting anything. After a write of unknown outcome,
-// Check uses a live list like Grant. Otherwise a disruption that was never written could occupy room forever.
+// Check uses a live list like Grant. Otherwise a grant that was never written to its Machine would count as a
+// disruption forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -177,7 +179,7 @@ func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate 
 	return candidates
 }
 
-// Waiting returns the Askers that wait for room in a namespace.
+// Waiting returns the Askers in a namespace whose last request was denied for at least one machine.
 func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
@@ -190,7 +192,8 @@ func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	return askers
 }
 
-// Requests returns reconcile requests for the objects of one kind that wait for room in a namespace.
+// Requests returns a reconcile request for each Asker of the kind and namespace whose last request was denied for at
+// least one machine.
 func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request) {
 	for _, asker := range l.Waiting(namespace) {
 		if asker.Kind == kind {
@@ -200,7 +203,8 @@ func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request)
 	return requests
 }
 
-// Blocked returns how many machines wait for room or for the end of an exemption. The map has every reason.
+// Blocked counts, by the reason of the disruption, the machines whose disruption a budget or an exemption prevents now.
+// Every possible reason is a key of the map.
 func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {
@@ -231,9 +235,9 @@ func (r *namespaceState) askers() []Asker {
 	})
 }
 
-// Grant reserves room for candidates and returns those that may be disrupted. All must be in one namespace. The caller
-// must call Settle for each returned candidate, even without a disruption. The first count of a process, and the first
-// after a write of unknown outcome, uses a live list.
+// Grant returns the candidates that the caller may disrupt, and counts them as disrupted from now on. All candidates
+// must be in one namespace. The caller must call Settle for each returned candidate, even if it does not disrupt it.
+// The first Grant of a process, and the first after a write of unknown outcome, uses a live list.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
@@ -287,7 +291,8 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	return r
 }
 
-// otherCandidates returns the candidates of all other Askers, with the newer machines of the view.
+// otherCandidates returns the candidates of all other Askers. Their Machines are replaced by the versions in the view,
+// which are newer.
 func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {

@@ -41,7 +41,7 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// bench is a ledger with a cache and an API server that the test controls.
+// bench contains a Ledger and the two readers that the test controls: the cache and the API server.
 type bench struct {
 	*Ledger
 	cache, server *lists
@@ -73,8 +73,8 @@ func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
 	return namesOf(granted)
 }
 
-// Rule: disruptions-are-counted-exactly. A granted disruption counts until it is written. After an unknown outcome, it
-// counts until the next live list.
+// Rule: disruptions-are-counted-exactly. A granted machine counts as disrupted until its object shows the disruption.
+// If the outcome of the write is unknown, the machine counts until the next live list shows what was written.
 func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	ms := several(3, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -102,8 +102,8 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A write that had no effect must not use room forever. A check must notice
-// this, because no Asker requests a grant while there seems to be no room.
+// Rule: disruptions-are-counted-exactly. A granted machine whose write had no effect must not count as disrupted
+// forever. Check must correct the count, because no controller calls Grant while the budget seems to be used up.
 func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)

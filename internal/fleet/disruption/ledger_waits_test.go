@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a reader that calls before between reading machines and returning them.
+// slowLists is a reader whose List reads the machines, then calls the function before, and then returns the machines.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
@@ -43,8 +43,8 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 	return machines
 }
 
-// A live list may take long, and a check does not wait for it. A grant that is settled meanwhile still counts if the
-// list lacks its write.
+// A live list may take long, and Check does not wait for it. If the write of a grant succeeds during the live list, the
+// list may lack the write. The granted machine must then still count as disrupted.
 func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",

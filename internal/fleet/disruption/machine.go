@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of returns why a machine counts as disrupted: it is being deleted or updated in place. It returns false for a machine
-// without a Node or instance, or with a delete mark.
+// Of finds the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated in place.
+// Of returns false for all other machines, and for a machine without a Node or instance or with a delete mark.
 //
 // The record of a deletion has no reason. Therefore a machine that an administrator deleted counts too, until it is
 // gone.
@@ -90,8 +90,8 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 	return m.CreationTimestamp.Time
 }
 
-// CompareBroken orders machines that must be replaced: failed machines first, because they do not recover, then those
-// that broke first.
+// CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. Next
+// come the machines that have been broken for the longest time.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
 		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),

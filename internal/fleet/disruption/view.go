@@ -26,12 +26,13 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed means that the end of other disruptions does not help: the budget allows no disruption or the machine is
-	// exempt.
+	// Closed means that waiting for other disruptions to end does not help, because the budget allows no disruption or
+	// the machine is exempt.
 	Closed bool
-	// Until is when a window or the end of an exemption may change the denial, or zero.
+	// Until is the time at which a window or the end of an exemption may lift the denial. It is zero if there is no
+	// such time.
 	Until time.Time
-	// Why explains the denial with current numbers. It has no full stop.
+	// Why is the text that explains the denial with current numbers. The text has no full stop.
 	Why string
 }
 
@@ -54,17 +55,18 @@ func untilText(at time.Time) string {
 	return ", until " + at.UTC().Format(time.RFC3339)
 }
 
-// agingDelay is how long a candidate waits before it precedes more urgent reasons. Otherwise machines that keep
-// breaking would block all other disruptions.
+// agingDelay is how long a candidate waits before it takes precedence over candidates with more urgent reasons.
+// Otherwise machines that keep breaking would block all other disruptions.
 const agingDelay = time.Hour
 
-// View holds the use of the budgets of a namespace at one time. A View counts its own grants, so only one goroutine may
-// use it.
+// View compares the machines of a namespace at one time with the budgets of the namespace. A View counts its own
+// grants, so only one goroutine may use it.
 type View struct {
 	now  time.Time
 	uses []*usage
-	// machines holds the machines of the namespace, and disrupted the UIDs of the disrupted ones.
-	machines  []*v1beta1.Machine
+	// machines holds all machines of the namespace.
+	machines []*v1beta1.Machine
+	// disrupted holds the UIDs of the disrupted machines.
 	disrupted map[types.UID]bool
 }
 
@@ -74,8 +76,8 @@ type usage struct {
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace. granted, which may be nil, reports whether a machine counts as disrupted
-// before its object shows it.
+// NewView returns the view of a namespace. The function granted reports whether a machine counts as disrupted although
+// its object does not show the disruption yet. It may be nil.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -109,8 +111,9 @@ func (v *View) count(u *usage) {
 	u.allowed = u.Allowed(u.selected)
 }
 
-// Ask divides the free room among the candidates of one controller, and returns those that may be disrupted and those
-// that may not. It reserves room for candidates in others that have precedence.
+// Ask decides which candidates of one controller may be disrupted, and returns the others as denied. The parameter
+// others holds candidates of other controllers. They are not granted, but if they take precedence, the disruptions that
+// they need are reserved.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -173,13 +176,14 @@ func compareWithin(a, b Candidate) int {
 	return 0 // Candidates keep the order in which their controller passed them.
 }
 
-// takeRoom takes room in every budget that requires it, or returns a denial. Machines without pods and machines that
-// are already disrupted need no room, unless exempt.
+// takeRoom counts the candidate as disrupted in every budget that selects it. If one of these budgets allows no further
+// disruption for the candidate's reason, takeRoom returns a denial instead. Machines without pods and machines that are
+// already disrupted are not counted. An exempt machine is denied.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
 	}
-	// Not even a begun update permits the deletion of an exempt machine.
+	// An exempt machine must not be deleted, even if it is already disrupted by an update in place.
 	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {
 		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemptionText(c.Machine, until)}
 	}
@@ -210,11 +214,13 @@ type Use struct {
 	Budget string
 	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// Until is when a window changes whether the budget is in force, or zero.
+	// Until is the time at which a window starts or ends, so that the budget is no longer in force. It is zero for a
+	// budget without windows.
 	Until time.Time
 }
 
-// Uses returns the use of each budget in force in which a candidate needs room, sorted by name.
+// Uses returns the numbers of each budget that limits the disruption of a candidate now. The budgets are sorted by
+// name.
 func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {

@@ -47,7 +47,7 @@ func condition(kind string, status metav1.ConditionStatus, reason string, ago ti
 
 var upToDate = condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate, 0)
 
-// remediated makes a health check find a machine unhealthy some time ago.
+// remediated adds the condition of a machine that a health check found unhealthy the given time ago.
 func remediated(ago time.Duration) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonMachineHealthCheck, ago)
 }
@@ -106,7 +106,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// budget returns a budget for one pool, or for all machines if pool is "". Without reasons, it limits all disruptions.
+// budget returns a budget for one pool, or for all machines if pool is "". If no reasons are given, the budget limits
+// disruptions for any reason.
 func budget(t *testing.T, name, pool, limit string, reasons ...v1beta1.DisruptionReason) *Budget {
 	t.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},

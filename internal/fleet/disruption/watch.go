@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended accepts an event if the machine's disruption has ended, because its room is free now.
+// Ended is a predicate for events that end a machine's disruption. After such an event, a budget may allow the
+// disruption of another machine.
 func Ended() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)

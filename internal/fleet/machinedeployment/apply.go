@@ -42,7 +42,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// Counting machines that the set has already received deletes no machine.
+		// If the set has already received enough machines for its new replicas, the write deletes no machine.
 		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
@@ -58,7 +58,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 			p.Decided.Note(set.UID, after.Generation)
 		}
 		if i == v.current && v.mayStartRevision() && revisionOf(set) != v.number {
-			v.began = v1beta1.ReasonFoundNewMachineSet
+			v.revisionReason = v1beta1.ReasonFoundNewMachineSet
 			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",
 				"Revision %d uses the existing set %s", v.number, set.Name)
 		}
@@ -130,8 +130,8 @@ func (v *view) currentReplacesLost() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// sizedForIndex returns the index of the newest set after the pass, or -1 if the pass must still create that set. An
-// annotation of that set records for how many replicas the sets were sized.
+// sizedForIndex returns the index of the newest set after the pass, or -1 if the pass must still create that set. The
+// newest set has an annotation with the deployment's replicas at the time when they were last divided among the sets.
 func (v *view) sizedForIndex() int {
 	switch {
 	case v.setToCreate != nil:
@@ -176,7 +176,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	err := p.Client.Create(ctx, set)
 	switch {
 	case err == nil:
-		v.began = v1beta1.ReasonNewMachineSetCreated
+		v.revisionReason = v1beta1.ReasonNewMachineSetCreated
 		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, reasonRevisionCreated, "Create",
 			"Created set %s for revision %d", set.Name, v.number)
 		return nil
@@ -199,7 +199,8 @@ func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// noteRejection records the first error of the pass with which the API server rejected a set.
+// noteRejection records that the API server rejected the write of a set. Only the first rejection of a pass is
+// recorded.
 func (v *view) noteRejection(reason string, err error) {
 	if v.rejected == nil {
 		v.rejectedReason, v.rejected = reason, err

@@ -64,7 +64,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	var stored v1beta1.MachineSetList
 	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace),
 		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
-		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
+		return nil, fmt.Errorf("list the sets of the deployment at the API server: %w", err)
 	}
 	var sets []*v1beta1.MachineSet
 	for _, set := range pointers(stored.Items) {
@@ -93,8 +93,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt adopts the sets that match the selector and have no owner, after a live read has confirmed that the deployment
-// still exists.
+// adopt makes the deployment the owner of all sets that match the selector and have no owner. A live read first
+// confirms that the deployment still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -114,7 +114,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		if !checked {
 			var now v1beta1.MachineDeployment
 			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
-				return nil, fmt.Errorf("get the deployment live, to adopt set %s: %w", set.Name, err)
+				return nil, fmt.Errorf("adopt set %s: read the deployment from the API server: %w", set.Name, err)
 			}
 			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
 				return nil, fmt.Errorf("adopt set %s: the deployment was deleted meanwhile", set.Name)

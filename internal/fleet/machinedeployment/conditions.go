@@ -30,7 +30,8 @@ func (c conditions) find(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(c.status.Conditions, kind)
 }
 
-// set writes the condition with status True and the reason, or with status False and the reason otherwise.
+// set writes the condition. The status True has the reason in the parameter reason, and the status False has the reason
+// in the parameter otherwise.
 func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	if !isTrue {
@@ -130,7 +131,7 @@ func (c conditions) ready(v *view, r rollout) {
 	case progress.Status == metav1.ConditionFalse, r.frozen, isRolling && r.paused:
 	case isRolling:
 		because = rolling
-	case r.began != "":
+	case r.revisionReason != "":
 	case !carriedOut:
 		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutBlocked,
 			Message: "The last change of the deployment has not been carried out yet."}

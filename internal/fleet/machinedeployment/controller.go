@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Name is the name of the controller. The metrics of its work queue and its events contain the same name.
+// Name is the name of the controller, which is also used in the metrics of its work queue and in its events.
 const Name = "machinedeployment"
 
 const retryConflict = 100 * time.Millisecond
@@ -50,7 +50,7 @@ type Options struct {
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
-	// machines. An empty reason or a nil field stops nothing.
+	// machines. If the process may do so, the reason is empty. The field may be nil.
 	Stopped func() (reason, message string)
 	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. It may send a request but
 	// must not block for long. The field is nil without a target cluster.
@@ -59,7 +59,8 @@ type Options struct {
 	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
+	// Decided is the record of all generations of sets that this process wrote on the basis of its cache. It may be
+	// nil.
 	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -93,7 +94,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return r.Wiring().Add(mgr, nil)
 }
 
-// Wiring lists the events that trigger a pass over a deployment.
+// Wiring returns the controller with the watches that trigger a pass over a deployment.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
@@ -159,7 +160,7 @@ func (p *pass) checkCurrent(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:
-		return fmt.Errorf("get the deployment live: %w", err)
+		return fmt.Errorf("read the deployment from the API server: %w", err)
 	case live.UID != p.deployment.UID || live.Generation != p.deployment.Generation || !live.DeletionTimestamp.IsZero():
 		return errStale
 	}

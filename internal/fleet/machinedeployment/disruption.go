@@ -13,7 +13,7 @@ import (
 )
 
 // readDisruption determines which machines the budgets protect now. The sets ask the budgets again before each
-// disruption. The deployment asks too, so that it does not begin a rollout that cannot advance.
+// disruption. The deployment reads the budgets first, so that it does not begin a rollout that cannot advance.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()

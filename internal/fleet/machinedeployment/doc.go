@@ -3,24 +3,25 @@
 //
 // A pass over a deployment has three steps:
 //
-//   - Observe: claim.go and observe.go read the deployment's MachineSets and count their Machines. The counts in the
-//     status of a set are too old for decisions.
-//   - Decide, in pure functions: which set has the wanted template (revision.go, hash.go), the desired replicas of each
-//     set (plan.go and plan_*.go, within the bounds of draft.go), which fields of the template are propagated in place
-//     (propagate.go), and the status (progress.go, status.go).
-//   - Apply: at most one patch for each set and one for the status (apply.go, report.go).
+//   - Observe: claim.go and observe.go read the deployment's MachineSets and count their Machines. They do not use the
+//     counts in the status of a set, which may be outdated.
+//   - Decide: revision.go and hash.go find the set with the wanted template. plan.go and plan_*.go decide the replicas
+//     of each set within the bounds of draft.go. propagate.go selects the fields of the template that need no new
+//     machines. progress.go and status.go compute the status. All these are pure functions.
+//   - Apply: apply.go writes at most one patch for each set, and report.go one patch for the status.
 //
 // Every write keeps two bounds:
 //
-//   - A set grows only if at most replicas + maxSurge machines can exist afterwards. A set's controller may not have
-//     observed its latest replicas yet, so the deployment counts the highest number of machines that can result.
-//   - A set shrinks only if at least replicas − maxUnavailable machines stay available, even if the set deletes the
-//     worst victims that its deletion order permits. A set that cannot lose an available machine may always shrink.
+//   - A set grows only if at most replicas + maxSurge machines can exist afterwards. If a set's controller has not
+//     observed the latest replicas yet, the deployment counts the highest number of machines that can result.
+//   - A set shrinks only if at least replicas − maxUnavailable machines stay available, whichever surplus machines
+//     the set chooses. A set that cannot lose an available machine may always shrink.
 //
-// An administrator or a failing machine may still violate a bound. Every later write then reduces the violation.
+// An administrator or a failing machine may still violate a bound. Every later write then brings the number of machines
+// closer to the bound.
 //
 // The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
-// Nodes of their machines. No rollout waits for that.
+// Nodes of their machines. Rollouts do not wait for these taints.
 //
 // With the strategy InPlace, machines are not replaced but moved from set to set (plan_inplace.go, package handover).
 // With the orchestration Manual, an administrator selects the machines with a label.

@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// draft is a plan under construction. Only grow and shrink change replicas, because they keep the bounds.
+// draft is an unfinished plan. Change replicas only with its methods grow and shrink, because they respect maxSurge and
+// maxUnavailable.
 type draft struct {
 	State
 	before          []int32    // present replicas, by set
@@ -36,8 +37,8 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling returns the maximum number of machines that the set can have before the deployment's next write. The set's
-// controller may still act on earlier replicas.
+// ceiling returns the maximum number of machines that the set can have before the deployment's next write. If replicas
+// were lowered, the set's controller may not have observed this yet, and may still create machines.
 func ceiling(s Set) int32 {
 	if s.BeingDeleted {
 		return s.Live
@@ -45,10 +46,12 @@ func ceiling(s Set) int32 {
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions returns how many live machines the set must still delete, or may delete because of earlier replicas.
+// pendingDeletions returns how many live machines the set may still delete. If replicas were raised, the set's
+// controller may not have observed this yet, so the lowest earlier number counts.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
-// guaranteedAvailable returns how many machines stay available whatever machines the set deletes next.
+// guaranteedAvailable returns how many machines of the set stay available in the worst case, in which all pending
+// deletions that can affect available machines do so.
 func guaranteedAvailable(s Set) int32 {
 	if s.BeingDeleted {
 		return 0

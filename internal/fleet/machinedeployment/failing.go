@@ -63,8 +63,8 @@ func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return gone
 }
 
-// observe records the failures of existing machines and of machines in seen, which events reported. It returns the
-// number of consecutive failures and the time at which a machine last became Ready.
+// observe records the failures of existing machines, and the failures in the list seen, which were taken from events.
+// It returns the number of consecutive failures and the time at which a machine last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
 	ready time.Time) {
 	if f.set != set || f.machines == nil {
@@ -148,8 +148,8 @@ func (f *failures) forgetOldest() {
 }
 
 // failing reports whether enough machines failed in a row and none has become Ready since then. After a restart, the
-// condition Progressing provides this state. Its time and the Ready times come from different clocks, so an observed
-// recovery takes precedence.
+// condition Progressing provides this state. If this process has observed a recovery, the condition is ignored, because
+// the clock of its transition time differs from the clock of the machines' Ready times.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow
@@ -159,7 +159,8 @@ func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDepl
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
-// readySince returns when the machine became Ready, or false if it is not Ready and up to date.
+// readySince returns the time at which the machine became Ready. It returns false if the machine is not Ready or not up
+// to date.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -209,8 +210,8 @@ func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// lastChangedAt returns when the provider last changed the machine's status, by the provider's clock. Without such a
-// time, it returns the creation time, by the API server's clock.
+// lastChangedAt returns the time at which the provider last changed the machine's status, by the provider's clock. If
+// the status contains no time, it returns the machine's creation time, by the API server's clock.
 func lastChangedAt(m *v1beta1.Machine) time.Time {
 	var last time.Time
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {

@@ -280,7 +280,7 @@ func TestStatusListsAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// A preview may record failures before any are restored, for a set without a UID.
+// A preview of the first pass may call observe for a set without a UID, before failures were restored from the status.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}

@@ -10,7 +10,8 @@ import (
 )
 
 // FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps with slow controllers and
-// failing machines. Every write must keep the bounds. Afterwards, the deployment must reach its desired state.
+// failing machines. Every write must respect maxSurge and maxUnavailable. Afterwards, the deployment must reach its
+// desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -32,8 +33,8 @@ func FuzzInPlace(f *testing.F) {
 	})
 }
 
-// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) runs random steps of
-// updates in place of selected machines.
+// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) runs random steps of a
+// rollout in which an administrator selects the machines that are updated in place.
 func FuzzInPlaceBySelection(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -179,8 +180,8 @@ func (w *world) randomStep(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// The simulation deletes no machine between a set's choice of victims and their deletion. In reality this takes
-		// milliseconds, and no deployment can prevent it.
+		// While a set has chosen victims but not deleted them yet, the simulation deletes no other machine. In reality
+		// an administrator may do so in these milliseconds, and a deployment cannot prevent it.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:

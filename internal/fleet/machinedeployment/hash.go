@@ -18,8 +18,8 @@ import (
 // and not by the hash, so another version causes no rollout.
 const hashVersion = "1"
 
-// rolloutFields holds the fields of a template whose change creates a new revision. Equal values have the same meaning,
-// and the reverse.
+// rolloutFields holds the fields of a template whose change creates a new revision. The values are canonical: they are
+// equal exactly if the templates need the same machines.
 type rolloutFields struct {
 	Provider     string `json:"provider,omitempty"`
 	ProviderSpec string `json:"providerSpec,omitempty"` // canonical

@@ -16,7 +16,7 @@ func inline(providerSpec string) v1beta1.MachineSpec {
 	return v1beta1.MachineSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(providerSpec)}}
 }
 
-// A changed hash renames sets and requires a new hashVersion.
+// The hash is part of the names of sets. A change of TemplateHash therefore requires a new hashVersion.
 //
 // Rule: only-template-changes-roll.
 func TestTemplateHashIsStable(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of the controller. A nil *Metrics records nothing.
+// Metrics exports the replicas of deployments and the rollouts that are stuck. A nil *Metrics records nothing.
 type Metrics struct {
 	stuck    *prometheus.GaugeVec
 	replicas *objectmetrics.Collector
@@ -59,8 +59,8 @@ func (m *Metrics) lead() {
 	}
 }
 
-// stuckFor replaces the reason before, why the rollout is stuck, by the reason now. An empty reason means that the
-// rollout is not stuck.
+// stuckFor records that the reason for a stuck rollout has changed from the value of before to the value of now. An
+// empty reason means that the rollout is not stuck.
 func (m *Metrics) stuckFor(deployment, before, now string) {
 	if m == nil || before == now {
 		return

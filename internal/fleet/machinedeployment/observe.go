@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// count summarizes a set and its machines for a plan. requeueAfter is the time until the next machine has been Ready
-// for minReadySeconds, or 0.
+// count summarizes a set and its machines for a plan. A Ready machine becomes available after minReadySeconds.
+// requeueAfter is the time until the next machine becomes available in this way, or 0.
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())

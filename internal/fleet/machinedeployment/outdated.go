@@ -3,7 +3,7 @@ package machinedeployment
 import "machinist.dev/machinist/api/v1beta1"
 
 // declareOutdated annotates set i while a rollout replaces its machines. The provider then taints the Nodes of these
-// machines. A set that is not in use is not written for the annotation alone.
+// machines. If a set is not in use, a missing or outdated annotation alone is no reason to write the set.
 func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
 	case !v.mayStartRevision() || v.state.Current < 0:

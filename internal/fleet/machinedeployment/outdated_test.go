@@ -71,7 +71,7 @@ func TestSetsAreDeclaredOutdated(t *testing.T) {
 			if test.before {
 				annotate(set, v1beta1.AnnotationOutdated, "")
 			}
-			limits, err := bounds.Of(d)
+			limits, err := bounds.ForDeployment(d)
 			if err != nil {
 				t.Fatal(err)
 			}

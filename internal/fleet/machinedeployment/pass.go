@@ -25,13 +25,13 @@ type pass struct {
 	now        time.Time
 	// requeueAfter is the time until the next pass without an event. Zero means never.
 	requeueAfter time.Duration
-	// cacheMark was taken before the live lists of the pass. cacheConfirmed means that the cache is at least as new as
-	// these lists.
+	// cacheMark is the state of the cache tracker before the live lists of the pass. cacheConfirmed means that the
+	// cache is at least as new as these lists.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
 	// fromCache means that the machines came from a cache at least as new as the deployment's spec.
 	fromCache bool
-	// unowned holds sets with the deployment's label but no owner, from a live list.
+	// unowned contains the sets in a live list that have the deployment's label but no owner.
 	unowned []*v1beta1.MachineSet
 }
 
@@ -44,17 +44,18 @@ type view struct {
 
 	// setToCreate is the set to create for the wanted revision, or nil. It is also the last element of state.Sets.
 	setToCreate *v1beta1.MachineSet
-	// freeze and freezeMessage explain why no machine may be added or replaced now. Both are empty if nothing prevents
-	// it.
+	// freeze and freezeMessage are the reason and the message of the condition Frozen. They are empty if machines may
+	// be added and replaced.
 	freeze, freezeMessage string
-	// failedAndGone holds machines of the wanted revision that failed to launch one after the other and no longer
-	// exist.
+	// failedAndGone holds deleted machines of the wanted revision. They failed to launch, and no machine has become
+	// Ready since then.
 	failedAndGone      []v1beta1.FailedMachine
 	denied             []disruption.Denial
 	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
-	// began is the reason for Progressing if this pass began a new revision. Otherwise it is empty.
-	began          string
+	// revisionReason is the reason of the condition Progressing if this pass began a new revision. Otherwise it is
+	// empty.
+	revisionReason string
 	taintsOutdated bool
 	applied        bool
 	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
@@ -81,7 +82,7 @@ func (p *pass) run(ctx context.Context) error {
 	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
@@ -184,8 +185,8 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	return v
 }
 
-// frozenBy returns why no machine may be created or rolled out. A stop of the whole process is reported only by
-// deployments that must add or replace machines.
+// frozenBy returns the reason and the message of the condition Frozen if no machine may be added or replaced. If the
+// whole process was stopped, only deployments that must add or replace machines report this.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
@@ -200,7 +201,8 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 }
 
 // batch returns how many machines must become Ready or be gone before the next step of a rollout, or 0 without a
-// rollout. Half of the machines that may be replaced at a time is enough, so that creations and deletions overlap.
+// rollout. The next step begins after half of the machines that may be replaced at a time, so that creations and
+// deletions overlap.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
 		return 0
@@ -226,7 +228,8 @@ func (v *view) inProgress() (n int32) {
 	return n
 }
 
-// requeueIn requests another pass after d at the latest. Zero means never.
+// requeueIn requests another pass after the duration d, unless an earlier pass is already requested. Zero requests
+// none.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
 func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
@@ -242,6 +245,7 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 
 // Reasons of Progressing on a MachineDeployment, in addition to those of package v1beta1.
 const (
-	// ReasonInvalidSelector surfaces on Progressing if the selector is invalid. The controller then does nothing.
+	// ReasonInvalidSelector surfaces on the condition Progressing if the selector is invalid. The controller then does
+	// nothing.
 	ReasonInvalidSelector = "InvalidSelector"
 )

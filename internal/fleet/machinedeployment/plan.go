@@ -12,7 +12,7 @@ import (
 // Bounds limit how far the number of machines may differ from replicas during a rollout.
 type Bounds = bounds.Bounds
 
-// Unknown is the value of State.SizedFor if no number was recorded.
+// Unknown means that State.SizedFor has not been recorded yet.
 const Unknown int32 = -1
 
 // State is the input of MakePlan.
@@ -30,7 +30,8 @@ type State struct {
 	Paused, Frozen bool
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// DisruptionDenied is the reason why budgets allow no disruption, or empty. With a reason, no rollout begins.
+	// DisruptionDenied is the reason why budgets allow no disruption now, so that no rollout begins. It is empty if
+	// budgets allow a disruption.
 	DisruptionDenied string
 	// VersionSkew is the reason why the target cluster does not support the wanted version, or empty.
 	VersionSkew string
@@ -45,18 +46,18 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the range of replicas that the set's controller may use. It includes earlier replicas until
-	// the controller has observed the change.
+	// Least and Most are the lowest and the highest replicas that the set's controller may have read. Until the
+	// controller has observed the latest change, the range includes the earlier values of spec.replicas.
 	Least, Most int32
 	// Behind means that the set's controller has not observed the latest generation.
 	Behind bool
-	// BeingDeleted means that the set itself is being deleted. It creates no machines and loses all its machines.
+	// BeingDeleted means that the set itself is being deleted, together with all its machines.
 	BeingDeleted bool
-	// Role is the set's role in a hand-over.
+	// Role says whether the set hands over or receives machines.
 	Role
 
-	// Live counts machines without a deletionTimestamp, Deleting those with one. All numbers below count only live
-	// machines.
+	// Live counts the machines without a deletionTimestamp, and Deleting counts the machines with a deletionTimestamp.
+	// All numbers below count only live machines.
 	Live, Deleting int32
 	// Ready, Available and Unhealthy count the machines in each of these states. Marked counts machines with a delete
 	// mark.
@@ -70,10 +71,11 @@ type Set struct {
 	Selected, SelectedIdle int32
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
-	// MarkedForReplacement counts the machines with the annotation machinist.dev/replace that budgets permit to
-	// replace. UnavailableMarkedForReplacement counts the unavailable ones.
+	// MarkedForReplacement counts the machines that have the annotation machinist.dev/replace and whose replacement the
+	// budgets permit. UnavailableMarkedForReplacement counts those of them that are not available.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
-	// ReplacementSurge is the value of Plan.ReplacementSurge that was last recorded on the set.
+	// ReplacementSurge is the number of machines beyond replicas because of replacements, as an annotation of the set
+	// records it.
 	ReplacementSurge int32
 	// Forecast predicts which machines the set will delete.
 	victims.Forecast
@@ -89,7 +91,8 @@ type Plan struct {
 	Scales []Scale
 	// Roles contains the new role of each set in a hand-over, by index in State.Sets.
 	Roles []Role
-	// SizedFor becomes State.SizedFor of later plans.
+	// SizedFor is the number of replicas for which this plan sizes the sets. It is recorded for State.SizedFor of the
+	// next plan.
 	SizedFor int32
 	// ReplacementSurge is the number of machines beyond replicas that the current set has because of replacements.
 	ReplacementSurge int32
@@ -102,7 +105,7 @@ type Plan struct {
 
 // Scale is a change of one set's replicas.
 type Scale struct {
-	// Set is an index in State.Sets.
+	// Set is the index of the scaled set in State.Sets.
 	Set      int
 	From, To int32
 	Why      string

@@ -7,10 +7,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Role is a set's role in a hand-over.
+// Role describes which machines a set hands over to another set, or from which set it receives machines.
 type Role struct {
-	// MoveTo is the name of the set that receives at most Moves machines of this set, or "". After a cancellation,
-	// Moves is 0.
+	// MoveTo is the name of the set to which this set hands machines over, or "". Moves is the maximum number of these
+	// machines. After a cancellation, Moves is 0.
 	MoveTo string
 	Moves  int32
 	// BySelection is true if only selected machines are handed over.
@@ -22,17 +22,18 @@ type Role struct {
 // A hand-over has three steps. Each step is one write, and the deployment plans the next step after it has seen the
 // result:
 //
-//  1. The set of the wanted revision gets the annotation receive-from. From then on, it deletes nothing.
-//  2. One patch lowers the replicas of an old set and adds the annotation move-to. The old set deletes nothing either.
-//     Its controller hands the machines over one by one.
-//  3. The deployment raises the replicas of the receiving set by the received machines. After the last machine, it
-//     removes the order from the old set.
+//  1. The set of the wanted revision gets the annotation receive-from. While a set has this annotation, it deletes no
+//     machines.
+//  2. One patch lowers the replicas of an old set and adds the annotation move-to. While a set has this annotation, it
+//     deletes no machines. Its controller hands the machines over one by one.
+//  3. The deployment raises the replicas of the receiving set by the number of received machines. After the last
+//     machine, the deployment removes the annotation move-to from the old set.
 //
 // The deployment plans nothing else during these steps, which take only moments because no step waits for an update.
 //
-// An old set cannot carry out its order if an administrator deselects the machines. The deployment then cancels the
-// order. Until the old set has observed the cancellation, it must not create machines: it could still hand a machine
-// over.
+// If an administrator deselects the machines, the old set cannot hand them over. The deployment then cancels the
+// hand-over. Until the old set has observed the cancellation, its replicas must not be raised, because it could still
+// hand over a machine.
 
 func (d *draft) handingOver() bool {
 	for i, set := range d.Sets {
@@ -43,7 +44,7 @@ func (d *draft) handingOver() bool {
 	return false
 }
 
-// finishHandOver plans the third step. The result is the value of Plan.Waiting.
+// finishHandOver plans the third step of hand-overs, or the cancellation. It returns the value of Plan.Waiting.
 func (d *draft) finishHandOver() (waiting string) {
 	for i := range d.Sets {
 		set := &d.Sets[i]
@@ -87,9 +88,9 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns the value of Plan.Waiting while the set has not observed the cancellation of its order.
+// orderNotObserved returns the value of Plan.Waiting while the set has not observed the cancellation of a hand-over.
 func orderNotObserved(s Set) string {
-	return fmt.Sprintf("set %s has not observed yet that it must hand over no more machines", s.Name)
+	return fmt.Sprintf("set %s has not observed yet that its hand-over of machines was canceled", s.Name)
 }
 
 func (s *Set) clearOrder() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
@@ -103,7 +104,8 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived raises the replicas of each set by its received machines. It reports whether there were any.
+// countReceived raises the replicas of each set by the number of machines that it has received. It reports whether any
+// set has received machines.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.BeingDeleted && set.Live > set.Replicas {
@@ -115,7 +117,8 @@ func (d *draft) countReceived() (any bool) {
 	return any
 }
 
-// setToLive sets replicas to the number of live machines. This creates and deletes nothing, so no bound applies.
+// setToLive sets replicas to the number of live machines. The change neither creates nor deletes machines, so it cannot
+// violate maxSurge or maxUnavailable.
 func (d *draft) setToLive(i int, why string) {
 	d.Sets[i].Replicas = d.Sets[i].Live
 	d.addReason(i, why)
@@ -174,7 +177,8 @@ func (d *draft) inPlace() string {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
-		// The set must first create its missing machines. Otherwise it would have too many after the hand-over.
+		// The receiving set must first create its missing machines. Otherwise it would create them during the
+		// hand-over, and have too many machines afterwards.
 		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
 	}
 	n, blockedBy := d.mayHandOver(from)
@@ -193,8 +197,8 @@ func waitingForUpdated(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are up to date and available", current.Available, replicas)
 }
 
-// waitForSelection returns the value of Plan.Waiting while no old machine is selected. Updates in progress are reported
-// first, because a selection may take weeks.
+// waitForSelection returns the value of Plan.Waiting if the rollout waits for an administrator to select old machines.
+// Updates in progress are reported first, because a selection may take weeks.
 func (d *draft) waitForSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,

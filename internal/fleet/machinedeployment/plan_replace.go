@@ -56,8 +56,8 @@ func (d *draft) replaceMarked() (waiting string) {
 			return ""
 		}
 	case d.MaxUnavailable > 0:
-		// With too few available machines, the set would delete an unavailable machine instead of the marked one, and
-		// then each of its replacements.
+		// Shrink the set only if enough machines are available. Otherwise the set would not delete the marked machine
+		// but an unavailable one. It would do the same again for each new machine that is not available yet.
 		spare := max(0, d.sum(guaranteedAvailable)-d.minAvailable())
 		n := min(current.MarkedForReplacement, current.UnavailableMarkedForReplacement+spare, d.mayDelete())
 		if n > 0 && d.shrink(d.Current, d.Replicas-n, "replaced machines") > 0 {

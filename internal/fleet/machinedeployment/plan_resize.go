@@ -4,9 +4,9 @@ package machinedeployment
 type resizing int
 
 const (
-	// growInProportion divides additional and surplus machines in proportion to the sets' replicas.
+	// growInProportion divides an increase or a reduction of replicas in proportion to the sets' replicas.
 	growInProportion resizing = iota
-	// shrinkOnly divides only surplus machines. The current set gets all additional machines.
+	// shrinkOnly divides only a reduction of replicas among the sets. An increase goes to the current set alone.
 	shrinkOnly
 )
 
@@ -93,7 +93,8 @@ func (d *draft) newest() int {
 func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// Sets delete marked machines first, so pending deletions hit marked machines.
+		// Sets delete marked machines first. So the machines that the set must still delete are marked machines, and
+		// are not counted again.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue

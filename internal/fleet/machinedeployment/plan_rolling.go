@@ -38,12 +38,12 @@ func (d *draft) growCurrent() bool {
 	return d.grow(d.Current, d.Replicas, "new revision") > 0
 }
 
-// shrinkOld shrinks old sets, starting with sets that have unavailable machines. If it shrinks none, it returns the
-// reason.
+// shrinkOld shrinks old sets, starting with sets that have unavailable machines. If it cannot shrink any set, it
+// returns the reason.
 //
 // Two limits apply in addition to those of shrink. At most maxSurge + maxUnavailable machines are deleted at a time,
-// because machines being deleted still cost money and quota. Unavailable old machines count as available. Otherwise an
-// outage of all machines would delete all old machines.
+// because machines being deleted still cost money and quota. Old machines are protected by maxUnavailable even while
+// they are unavailable. Otherwise all old machines would be deleted during an outage of all machines.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32

@@ -92,8 +92,8 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// Set a keeps a machine that became available after its replicas were lowered. Therefore the unavailable machine of set
-// b must be deleted.
+// The replicas of the set "a" were lowered, but its machine became available before it was deleted, so the machine is
+// kept. Therefore the unavailable machine of the set "b" must be deleted.
 //
 // Rule: kept-machine-counts.
 func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {

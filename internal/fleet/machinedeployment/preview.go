@@ -16,7 +16,8 @@ import (
 
 // Previewed is the result of Preview.
 type Previewed struct {
-	// Sets holds the sets after the pass, oldest first. A set that the pass would create is last and has no UID.
+	// Sets contains the sets as they would be after the pass, the oldest first. If the pass would create a set, this
+	// set is the last element and has no UID.
 	Sets []*v1beta1.MachineSet
 	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
 	Current int
@@ -24,8 +25,8 @@ type Previewed struct {
 	Outdated int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing describes which sets the pass would scale and why. Waiting explains why the rollout does not advance, as a
-	// clause without a capital letter and full stop. Both may be empty.
+	// Doing is a text that says which sets the pass would scale and why. Waiting is the reason why the rollout does not
+	// advance, as a clause without a capital letter and full stop. Each text may be empty.
 	Doing, Waiting string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
@@ -46,7 +47,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	if message := tooManyLabels(d); message != "" {
 		return Previewed{}, fmt.Errorf("%s", message)
 	}
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return Previewed{}, err
 	}
@@ -95,7 +96,8 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
 // RollBack changes the deployment back to the revision of a set. It restores spec.rolloutAfter and the template fields
-// whose change causes a rollout. Other fields stay, because a set holds only their latest values.
+// whose change causes a rollout. The other fields keep their values, because they are propagated to all sets, so a set
+// does not contain their earlier values.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
@@ -107,8 +109,9 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest spec.rolloutAfter from now on that replaces all existing machines. API times have a
-// precision of one second, so the result is later than the second in which the last set was created.
+// RestartAt returns a value for spec.rolloutAfter with which the deployment replaces all existing machines. The value
+// is the current time or up to a few seconds later. API times have a precision of one second, so the value must be
+// later than the second in which the last set was created.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {

@@ -15,21 +15,22 @@ type rollout struct {
 	paused, frozen, failing bool
 	complete                bool
 	onlyCurrent             bool
-	// waitReason is the reason of a wait without a deadline, or empty. Examples are waits for an administrator, a
-	// disruption budget or a version of the target cluster.
+	// waitReason is the reason of Progressing if the rollout waits without a deadline, or empty. For example, a rollout
+	// may wait for an administrator, for a disruption budget, or for an upgrade of the target cluster.
 	waitReason string
 	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
 	rejected       error
 	rejectedReason string
-	began          string
+	revisionReason string
 	advanced       bool
-	// waiting describes what the rollout waits for, and doing what this pass scales. Both may be empty.
+	// waiting is a text that says why the rollout does not advance. doing is a text that says which sets this pass
+	// scales and why. Each text may be empty.
 	waiting, doing       string
 	stalledFor, deadline time.Duration
 }
 
 // progressing returns the condition Progressing, with the reasons of apps/v1. before is the previous condition or nil.
-// restart means that there is progress whose time the API does not record yet.
+// restart is true if the rollout has just made progress, so that the time of the condition must be set to now.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -57,16 +58,16 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
 			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch, to become Ready or to be updated",
 				failuresInARow, name), r.waiting)), false
-	case r.began != "":
-		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
+	case r.revisionReason != "":
+		return is(metav1.ConditionTrue, r.revisionReason, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API does not record when a selection or a budget ended the wait. The transition from Unknown to True
-		// records this time, from which the deadline counts.
+		// The deadline counts from the end of the wait. No other field of the API contains this time, so the status is
+		// Unknown during the wait, and the transition to True records the end of the wait.
 		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true

@@ -27,10 +27,11 @@ func TestProgressing(t *testing.T) {
 		restart bool
 		due     time.Duration
 	}{
-		{"set created", nil, rollout{set: "x", began: v1beta1.ReasonNewMachineSetCreated, doing: "x 0→1 (new revision)"},
+		{"set created", nil,
+			rollout{set: "x", revisionReason: v1beta1.ReasonNewMachineSetCreated, doing: "x 0→1 (new revision)"},
 			"True", v1beta1.ReasonNewMachineSetCreated, "Set x is the new revision: x 0→1 (new revision).", true, 10 * minute},
 		{"set found", before(v1beta1.ReasonNewMachineSetAvailable),
-			rollout{set: "x", began: v1beta1.ReasonFoundNewMachineSet},
+			rollout{set: "x", revisionReason: v1beta1.ReasonFoundNewMachineSet},
 			"True", v1beta1.ReasonFoundNewMachineSet, "Set x is the new revision.", true, 10 * minute},
 		{"set created, no progress since", before(v1beta1.ReasonNewMachineSetCreated),
 			rollout{set: "x", waiting: "0 of 3 available", stalledFor: minute},

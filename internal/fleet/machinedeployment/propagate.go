@@ -36,7 +36,8 @@ func keepRolloutFields(spec, old *v1beta1.MachineSpec) {
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// These credentials would belong to another provider or source of the provider spec.
+		// The new credentials do not fit the old machines, which have another provider, or a class instead of an inline
+		// specification (or the reverse).
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }

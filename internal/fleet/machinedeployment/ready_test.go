@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kstatus computes the status of a deployment as the library kstatus does for unknown kinds, which Flux and Helm use.
-// The test does not import the library, because a dependency also imports it.
+// kstatus computes the status of a deployment like the library kstatus, which Flux and Helm use for kinds that they do
+// not know. The test does not import the library, because a dependency also imports it.
 func kstatus(d *v1beta1.MachineDeployment) string {
 	if d.Generation != d.Status.ObservedGeneration {
 		return "InProgress"
@@ -145,7 +145,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s.progressWas(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
 			s.d.Spec.Paused = true
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		// As in apps/v1, a rejected set keeps the generation unobserved.
+		// If the API server rejects the write of a set, status.observedGeneration does not change, as in apps/v1.
 		{"a set is rejected", func(s *stage) { s.rejected = errors.New("patch set b: too long"); s.undone = true }, stalled,
 			v1beta1.ReasonInvalidConfiguration, "InProgress"},
 		{"the change was not carried out", func(s *stage) { s.undone = true }, reconciling, v1beta1.ReasonRolloutBlocked,

@@ -17,8 +17,9 @@ import (
 
 const maxRecentFailures = 5
 
-// recentFailure returns why and when the machine failed, became unlaunchable or was found unhealthy. For other
-// machines, ok is false. Retries do not change the time.
+// recentFailure returns the reason and the time of the machine's failure. It also covers machines that became
+// unlaunchable or were found unhealthy. For all other machines, ok is false. If the launch is retried and fails again,
+// the time of the failure does not change.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -41,8 +42,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// keepTime gives the failure the time of an earlier report about the same failure. Otherwise every launch attempt would
-// change the status.
+// keepTime returns the failure with the time of the earlier failure before, if the machine has failed for the same
+// reason again. Otherwise every launch attempt would change the status.
 func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
@@ -50,8 +51,8 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 	return failure
 }
 
-// mergeFailures returns the last failures of both lists, newest first. Reports in others are later than those in
-// recent.
+// mergeFailures returns the last failures of both lists, newest first. If both lists contain the same machine, the
+// entry in the list others is used, because it is newer.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {
@@ -84,8 +85,8 @@ func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.Fa
 	}
 }
 
-// recentFailures returns the last failures from the status, events and existing machines. They are kept until a status
-// contains them.
+// recentFailures returns the last failures from the status, events and existing machines. It keeps the failures from
+// events in memory until the status contains them.
 func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
 	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
 	m.mu.Lock()

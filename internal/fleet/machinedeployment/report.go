@@ -17,11 +17,11 @@ import (
 
 const statusInterval = time.Second
 
-// versionsInterval is the minimum time between status writes that change only kubelet versions. Other numbers usually
-// change soon, and one write then covers both.
+// versionsInterval is the minimum time between status writes that change only kubelet versions. Numbers of machines
+// usually change soon afterwards, so that one write is enough for the versions and the numbers.
 const versionsInterval = 30 * time.Second
 
-// Reasons of events on a MachineDeployment, in addition to those of its conditions.
+// Reasons of events on a MachineDeployment, in addition to the reasons of its conditions.
 const (
 	// reasonRevisionCreated surfaces when the MachineSet of a new revision has been created.
 	reasonRevisionCreated = "RevisionCreated"

@@ -18,13 +18,14 @@ type history struct {
 	current int
 	// number is the wanted revision: that of the current set if it is the newest set, and otherwise the next number.
 	number int64
-	// rolloutAfter is spec.rolloutAfter if that time has passed. Otherwise startsIn is the time until then.
+	// rolloutAfter is spec.rolloutAfter if that time has passed. If it is in the future, startsIn is the time until
+	// spec.rolloutAfter.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the set with the deployment's template. Of several such sets, the newest is
-// current, which avoids a rollout.
+// findRevision sorts the sets and finds the set with the deployment's template. If several sets have this template, the
+// newest of them is current, because it needs the smallest rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {

@@ -22,7 +22,8 @@ func unlaunchable(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound)(m)
 }
 
-// Rule: one-deletion-order. Under every delete policy, a set deletes the machines that its deployment expects.
+// Rule: one-deletion-order. The deployment predicts which machines a set deletes, and the prediction must be right for
+// every delete policy.
 func TestForecastAgreesWithSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, phaseUnhealthy, unlaunched, toRemediate,
 		failedFor(v1beta1.FailureCreateError),

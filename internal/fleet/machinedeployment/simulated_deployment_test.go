@@ -239,7 +239,8 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// countEffect counts a write and reports whether all controllers crash after it. A crash loses their state and plans.
+// countEffect counts a write and reports whether all controllers crash after it. In a crash, the controllers lose their
+// state and their plans.
 func (w *world) countEffect() bool {
 	if w.crashIn == 0 {
 		return false
@@ -315,8 +316,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable returns how many machines stay available if every set finishes its plan and then deletes its surplus,
-// available machines included.
+// surelyAvailable returns how many machines stay available in the worst case: every set finishes its plan, and then
+// deletes its surplus, which may consist of available machines.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {

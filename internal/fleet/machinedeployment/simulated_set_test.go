@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// remainsAvailable returns how many machines stay available in a set that hands machines over: it deletes none, and
-// unavailable machines go first.
+// remainsAvailable returns how many machines stay available in a set that takes part in a hand-over. Such a set deletes
+// no machines, and hands over unavailable machines first.
 func (s *simulatedSet) remainsAvailable() int32 {
 	var up int32
 	for _, m := range s.machines {

@@ -18,14 +18,14 @@ type sharedState struct {
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for
-// fields that event handlers write.
+// deploymentState is what the process remembers about one deployment. Event handlers write some of its fields. All
+// other fields are used only by the worker that reconciles the deployment.
 type deploymentState struct {
 	uid types.UID
 	// cache tracks whether a comparison with live lists has confirmed the cache.
 	cache freshness.Tracker
-	// orphanSet means that a set without an owner may belong to the deployment. failed holds machines that failed to
-	// launch since the last pass. sharedState.mu guards both.
+	// orphanSet means that a set without an owner may belong to the deployment. failed is the list of machines that
+	// failed to launch since the last pass. sharedState.mu guards these two fields.
 	orphanSet bool
 	failed    []launchFailure
 	// recent holds the last failures, newest first. broken holds the failures of existing machines by name.
@@ -38,7 +38,8 @@ type deploymentState struct {
 	// observedGeneration is the deployment's generation, and specVersion a resource version with that generation.
 	observedGeneration int64
 	specVersion        string
-	// generation and decidedAt describe the last decision, which was based on this many machines.
+	// generation is the deployment's generation, decidedAt the time, and machines the number of machines at the last
+	// decision.
 	generation int64
 	decidedAt  time.Time
 	machines   int
@@ -53,7 +54,8 @@ type deploymentState struct {
 	failures   failures
 }
 
-// unobservedReplicas is the range of a set's replicas before the given generation.
+// unobservedReplicas contains the lowest and the highest replicas of a set before the given generation. The set's
+// controller may still use them, because it has not observed the generation yet.
 type unobservedReplicas struct {
 	least, most int32
 	generation  int64
@@ -136,7 +138,8 @@ var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.
 // several machines.
 const stepDebounce = time.Second
 
-// debounce returns how long to delay the next pass to collect events. A changed deployment is not delayed.
+// debounce returns how long to delay the next pass to collect events. There is no delay if the deployment's spec
+// changed.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -167,7 +170,8 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// includeUnobserved extends the range from Least to Most by earlier replicas that the set's controller may still use.
+// includeUnobserved lowers counted.Least and raises counted.Most, so that the range includes the earlier replicas that
+// the set's controller may still use.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -179,8 +183,9 @@ func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Se
 	}
 }
 
-// recordWrite records that the write of a generation changed replicas from before to now. A set with before live
-// machines no longer acts on the earlier replicas, so they are not recorded.
+// recordWrite records that a write changed a set's replicas from the value of before to the value of now. The set's
+// controller has not observed the new generation yet. If the earlier replicas cannot cause a creation or deletion any
+// more, because the set had this number of live machines, nothing is recorded.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return

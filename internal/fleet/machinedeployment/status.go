@@ -65,7 +65,7 @@ func (v *view) minAvailable() int32 {
 // revisionNow returns the newest revision after this pass, or 0.
 func (v *view) revisionNow() int64 {
 	switch {
-	case v.began != "", v.current >= 0 && v.mayStartRevision():
+	case v.revisionReason != "", v.current >= 0 && v.mayStartRevision():
 		return v.number
 	case len(v.sets) > 0:
 		return revisionOf(v.sets[len(v.sets)-1])
@@ -176,7 +176,7 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		onlyCurrent:    v.current >= 0 && outdated == 0 && v.updating() == 0,
 		rejected:       v.rejected,
 		rejectedReason: v.rejectedReason,
-		began:          v.began,
+		revisionReason: v.revisionReason,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
@@ -207,8 +207,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdated returns how many old machines exist or may still be created. Recreate also counts machines being deleted,
-// because it waits for them.
+// outdated returns how many old machines exist or may still be created. With the strategy Recreate, old machines that
+// are being deleted count too, because the rollout waits until they are gone.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// traceRollout reports a rollout to the tracer when the status shows its end. The previous status contains its
-// beginning.
+// traceRollout reports a rollout to the tracer when the new status shows the end of the rollout. The time at which the
+// rollout began is in the previous status.
 func (p *pass) traceRollout(before, after *v1beta1.MachineDeploymentStatus) {
 	if !p.Tracer.On() {
 		return

@@ -29,8 +29,8 @@ func allowsVersionSkew(d metav1.Object) bool {
 	return allowed
 }
 
-// changesVersion reports whether a rollout would create the first machines or change the version of machines. No other
-// rollout increases the version skew.
+// changesVersion reports whether a rollout would create the first machines or change the version of machines. Only such
+// a rollout can increase the version skew.
 func (v *view) changesVersion(version string) bool {
 	others := 0
 	for i, set := range v.state.Sets {

@@ -22,7 +22,7 @@ type actions struct {
 	created, adopted, released, handedOver, deleted, remediated tally
 }
 
-// apply carries out at most one batch of the plan. again is false if the pass must end after this round.
+// apply carries out at most one batch of the plan. It returns true if the pass may continue with another round.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
@@ -63,7 +63,7 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 }
 
 func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
-	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
+	released, err := p.forEach("release", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := m.DeepCopy()
 		changed.OwnerReferences = p.withoutOwner(m)
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReleasedFrom, fleetUID(p.state.Set))
@@ -83,7 +83,7 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 		machines = append(machines, u.From)
 		desired[u.From] = u.To
 	}
-	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
+	updated, err := p.forEach("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := desired[m]
 		patch := client.MergeFrom(m)
 		// A merge patch replaces whole lists, and an autoscaler may just have renewed its delete annotation. Such a
@@ -106,7 +106,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	t := templateOf(p.state.Set)
 	selector, _ := selectorOf(p.state.Set)
 	provider := p.provider(ctx)
-	adopted, err := p.each("adopt", orphans, func(cached *v1beta1.Machine) (bool, error) {
+	adopted, err := p.forEach("adopt", orphans, func(cached *v1beta1.Machine) (bool, error) {
 		m := &v1beta1.Machine{}
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
@@ -153,7 +153,7 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 		return err
 	}
 	availability := p.state.Availability
-	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
+	deleted, err := p.forEach("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
 		if plan.Chosen ||
 			availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
@@ -189,7 +189,7 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	if err != nil {
 		return err
 	}
-	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (done bool, err error) {
+	deleted, err := p.forEach("replace", tried, func(cached *v1beta1.Machine) (done bool, err error) {
 		var wrote error
 		defer func() { p.Ledger.Settle(cached, wrote) }()
 		m := &v1beta1.Machine{}
@@ -245,8 +245,8 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
-// each calls f for every machine and returns the machines for which f succeeded. NotFound errors are ignored.
-func (p *pass) each(verb string, machines []*v1beta1.Machine,
+// forEach calls f for every machine and returns the machines for which f succeeded. NotFound errors are ignored.
+func (p *pass) forEach(verb string, machines []*v1beta1.Machine,
 	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
 	errs := make([]error, len(machines))

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays without a scale-down. An autoscaler that
-// was terminated does not remove the annotation itself.
+// deleteAnnotationLifetime is the time after which an autoscaler's delete annotation is removed if the autoscaler has
+// not scaled the set down. An autoscaler that was terminated does not remove the annotation itself.
 const deleteAnnotationLifetime = 15 * time.Minute
 
 // deleteAnnotationLayout is the format of cluster-autoscaler's annotation: time.Now().String() with its monotonic clock
@@ -18,8 +18,8 @@ const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion, or false without such an
-// annotation.
+// autoscalerDeleteAnnotation returns the time at which an autoscaler added the delete annotation to the machine. It
+// returns false if the machine has no such annotation.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {

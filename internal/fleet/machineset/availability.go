@@ -31,8 +31,9 @@ const availabilityPoll = time.Second
 // available machines of all sets immediately before each deletion (package victims). The deployment keeps counting a
 // machine whose deletion is blocked (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines of the deployment must stay available. For a standalone set it is the number of
-	// replicas, so that unavailable machines are deleted first.
+	// MinAvailable is how many machines of the deployment must stay available. For a standalone set, MinAvailable is
+	// the number of replicas, so that the set deletes an available machine only if no unavailable one is left to
+	// delete.
 	MinAvailable int
 	// Elsewhere is the number of available machines in the other sets of the deployment.
 	Elsewhere int
@@ -77,7 +78,7 @@ func (p *pass) readAvailability(ctx context.Context) error {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return nil
 	}
@@ -123,7 +124,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace,
 		LabelSelector: selector})
 	if err != nil {
-		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
+		return 0, fmt.Errorf("list the machines of the deployment at the API server: %w", err)
 	}
 	p.shared.listed(began, list.ResourceVersion)
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
@@ -138,9 +139,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable reads the deployment live and returns the chosen machines that may still be deleted. If other sets have
-// available machines, the caller must hold sharedState.shrinking until the deletion. Otherwise two sets could rely on
-// the same available machines.
+// deletable reads the deployment live and returns the chosen machines that may still be deleted. The result relies on
+// the available machines of other sets. If there are any, the caller must hold the lock sharedState.shrinking until the
+// deletion. Otherwise two sets could rely on the same available machines.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

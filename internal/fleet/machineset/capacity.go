@@ -9,17 +9,17 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is how often a set without free capacity checks the other sets of its deployment, whose machines trigger
-// no events for it.
+// capacityPoll is the time after which a set that must not create more machines checks again. It must check, because
+// events of the machines of other sets do not trigger this set.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that cannot create more machines now.
 const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. " +
 	"This set creates more when the other sets of the deployment have fewer."
 
-// readCapacity reads for how many replicas no machine may be created, because the deployment has too many machines. The
-// sets of a deployment may have at most replicas + maxSurge machines in total. A blocked deletion can exceed what the
-// deployment assumed (rule set-keeps-deployment-available).
+// readCapacity sets State.OverCapacity. The sets of a deployment may have at most replicas + maxSurge machines in
+// total. If they already have as many, the set must not create its missing machines yet. A blocked deletion can exceed
+// what the deployment assumed (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
@@ -28,7 +28,7 @@ func (p *pass) readCapacity(ctx context.Context) error {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return nil // An invalid strategy blocks nothing.
 	}

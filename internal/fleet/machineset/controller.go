@@ -31,8 +31,8 @@ const (
 
 	maxBatch = 500
 
-	// cacheLag, plus cacheLagPerMachine for each machine, is how long a set waits for its cache before it lists
-	// machines live. Waiting is cheaper than the LIST, which costs as much as several writes.
+	// A set waits for its cache before it lists machines live. The wait is cacheLag plus cacheLagPerMachine for each
+	// machine. Waiting is cheaper than the LIST, which costs as much as several writes.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
@@ -223,8 +223,8 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
 	case plan.Create > 0 && !p.asNewAsSpec && p.mayReceiveMachines():
-		// The deployment raises replicas by the machines that were handed over. A cache that lacks such a machine would
-		// lead to an additional machine.
+		// The deployment raises replicas by the number of machines that were handed over. If the cache lacks such a
+		// machine, the set would create an additional one.
 		return true, p.known.specVersion
 	}
 	return false, ""

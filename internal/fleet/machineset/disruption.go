@@ -79,7 +79,7 @@ func (p *Plan) removeDenied(s State) {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
-// deny records machines that must not be disrupted now, and requests another plan to ask the budgets again.
+// deny adds denials to the plan, and requests another plan after DeniedPoll to ask the budgets again.
 func (p *Plan) deny(denied []disruption.Denial) {
 	p.Denied = append(p.Denied, denied...)
 	if len(denied) > 0 {
@@ -87,7 +87,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// recordPlanned records the candidates that the plan disrupts. They keep their room even if the plan is postponed.
+// recordPlanned records the candidates that the plan disrupts. Even if the plan is postponed, no other disruption gets
+// the place of these candidates in their budgets.
 func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
 		return
@@ -129,7 +130,7 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. Ask stays nil if no budget or exemption applies.
+// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Ask is nil.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
@@ -157,7 +158,7 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may disrupt a machine. If not, no budgets are read. live is the number of machines
+// mayDisrupt reports whether a plan may disrupt a machine, so that budgets must be read. live is the number of machines
 // that are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
@@ -188,7 +189,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 		}
 	}
 	replicas := max(0, d.ReplicasOrDefault())
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil || !d.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -236,8 +237,8 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage explains denied disruptions. It names one machine and no count, so that it does not change with every
-// machine.
+// deniedMessage explains denied disruptions. The message names only the alphabetically first machine, and does not say
+// how many there are, so that it changes rarely.
 func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)

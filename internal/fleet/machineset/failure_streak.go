@@ -28,7 +28,7 @@ const (
 // A newer machine that joins the cluster ends the streak. After a restart, the condition ReplicaFailure shows whether
 // the set has stopped.
 type failureStreak struct {
-	// template is the template of the machines, or nil before the first pass.
+	// template is the set's template at the last pass, or nil before the first pass.
 	template *v1beta1.MachineTemplateSpec
 	// count, reason and message describe the failed machines. message is that of the condition ReplicaFailure.
 	count           int
@@ -47,8 +47,8 @@ func (r *failureStreak) replicaFailure() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe ends the streak if the template changed, replicas are 0, or a new enough machine has joined. The first call
-// restores the streak from the set's condition.
+// observe updates the streak. The streak ends if the template changed, if replicas are 0, or if a machine has joined
+// that is newer than the streak's oldest machine. The first call restores the streak from the set's condition.
 func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -80,7 +80,8 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 		if reason == "" {
 			continue
 		}
-		// A streak that was restored from a condition has no reason.
+		// If the streak was restored from the condition ReplicaFailure, its reason is empty, because the condition does
+		// not contain the reason.
 		if r.count > 0 && r.reason != "" && r.reason != reason {
 			*r = failureStreak{template: r.template}
 		}
@@ -95,7 +96,8 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns why a machine with an instance but without a Ready Node is replaced, or "".
+// neverJoined returns the reason for the replacement of a machine whose instance never became a Ready Node. For other
+// machines, the reason is empty.
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {

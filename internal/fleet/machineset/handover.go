@@ -42,13 +42,13 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	may = may[:min(n, len(may))]
 	p.deny(denied[:min(len(denied), n-len(may))])
 	for _, m := range may {
-		p.HandOver = append(p.HandOver, Update{From: m, To: t.receive(m, s.Set)})
+		p.HandOver = append(p.HandOver, Update{From: m, To: t.toReceived(m, s.Set)})
 	}
 }
 
-// handOverOrder sorts machines for a hand-over. First come machines that are not Ready or up to date, because their
-// hand-over interrupts nothing. Machines with a delete mark come later, and within each group machines that no
-// controller may change come last.
+// handOverOrder sorts machines for a hand-over. Machines that are not Ready or not up to date come first, because they
+// serve no pods whose service the hand-over would interrupt. Machines with a delete mark come later. Within each group,
+// machines that no controller may change come last.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
@@ -63,9 +63,9 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine with the owner, labels and instance spec of the template's set. The selection label
-// applied only to this update and is removed.
-func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
+// toReceived returns the machine as it must be after the hand-over to the template's set: with the owner, labels and
+// instance spec of that set. The label that selected the machine for this update is removed.
+func (t template) toReceived(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
 		changed = m.DeepCopy()
@@ -111,8 +111,9 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, with one patch each that fails on a conflict. A live read first confirms that the
-// receiving set exists, because the garbage collector would delete its machines otherwise.
+// handOver moves machines to another set. It patches each machine separately, and the patch fails if the machine has
+// changed since. A live read first confirms that the receiving set exists, because the garbage collector would delete
+// its machines otherwise.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {
@@ -140,7 +141,7 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	if err != nil {
 		return err
 	}
-	handed, err := p.each("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
+	handed, err := p.forEach("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
 		err := p.Client.Patch(ctx, desired[m], optimisticPatch(m))
 		p.Ledger.Settle(m, err)
 		return true, err

@@ -154,7 +154,8 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// Rule interrupted-replaced-at-once: a surplus first removes machines that the cloud removes anyway.
+// Rule interrupted-replaced-at-once: a set with too many machines first deletes those whose instance the cloud is about
+// to terminate anyway.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

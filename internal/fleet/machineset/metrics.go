@@ -19,7 +19,7 @@ type Metrics struct{ replicas *objectmetrics.Collector }
 // NewMetrics registers the metrics, which each scrape computes from the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	replicas := prometheus.NewDesc("machinist_set_replicas",
-		"Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.",
+		"Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The values of the labels are namespace/name. The label deployment is empty for a standalone set.",
 		[]string{"set", "deployment", "state"}, nil)
 	byProvider := prometheus.NewDesc("machinist_provider_machines",
 		"Machines by provider. The process machinist-provider-<provider> must run to serve them.",

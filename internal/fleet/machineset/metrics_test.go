@@ -47,7 +47,7 @@ func TestReplicasOfSetsAreExportedUntilSetsAreGone(t *testing.T) {
 		t.Helper()
 		if series != "" {
 			series = `
-# HELP machinist_set_replicas Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.
+# HELP machinist_set_replicas Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The values of the labels are namespace/name. The label deployment is empty for a standalone set.
 # TYPE machinist_set_replicas gauge
 ` + series
 		}

@@ -85,7 +85,7 @@ func (r *Reconciler) cacheVersion() string {
 }
 
 // cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change them.
-// Machines in known are not preserved.
+// Steady machines, which the parameter known contains, are never preserved.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -233,14 +233,14 @@ func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = d
 	p.state.MaxInFlight = remediationLimit(d.Spec.Remediation, d.ReplicasOrDefault())
 	p.state.Surge = surgeOf(d)
-	if limits, err := bounds.Of(d); err == nil && !d.Spec.Paused {
+	if limits, err := bounds.ForDeployment(d); err == nil && !d.Spec.Paused {
 		p.state.MaxReplacing = int(limits.MaxSurge + limits.MaxUnavailable)
 	}
 	return nil
 }
 
 func surgeOf(d *v1beta1.MachineDeployment) int {
-	limits, err := bounds.Of(d)
+	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return 0
 	}

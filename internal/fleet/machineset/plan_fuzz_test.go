@@ -340,7 +340,8 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(created)
 }
 
-// converge stops all changes, after which the set must reach the desired number of machines.
+// converge carries out plans until the set has nothing to do, without further random changes. The set must then have
+// the desired number of machines.
 func (w *world) converge() {
 	w.state.Availability = Availability{}
 	var p Plan

@@ -78,9 +78,10 @@ func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 func tooManyMachines(ceiling, preserved, released int) Reason {
 	limit := fmt.Sprintf("At most %s may exist, including machines that are being deleted",
 		wording.Count(ceiling, "machine"))
-	message := limit + ". The set creates more when enough of these are gone."
+	message := limit + ". The set creates its missing machines when enough of the existing machines are gone."
 	if preserved > 0 {
-		message = fmt.Sprintf("%s and %d preserved by the annotation %s. The set creates more when enough of these are gone.",
+		message = fmt.Sprintf("%s and %d preserved by the annotation %s. "+
+			"The set creates its missing machines when enough of the existing machines are gone.",
 			limit, preserved, v1beta1.AnnotationPreserve)
 	}
 	if released > 0 {

@@ -7,8 +7,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine that is about to be preserved is not deleted,
-// and no other machine is deleted instead.
+// If a surplus machine is about to be preserved, the set deletes neither this machine nor another one in its place.
+//
+// Rules: preserved-before-replaced, kept-machine-leaves-itself.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}

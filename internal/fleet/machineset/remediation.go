@@ -138,8 +138,10 @@ type recovery struct {
 // recoveries maps each recovery to the time at which this process first saw it, by its own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the machine's recovery and the later transition time, or false. A request by the annotation
-// machinist.dev/remediate does not depend on health, so such a machine never counts as recovered.
+// recoveryOf returns the machine's recovery: the machine is Ready although a health check has requested its
+// replacement. began is when the machine became Ready or the request was made, whichever is later. recovered is false
+// for all other machines. A request by the annotation machinist.dev/remediate does not depend on health, so such a
+// machine never counts as recovered.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
@@ -157,7 +159,8 @@ func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool
 	return recovery{m.UID, mark.LastTransitionTime.Unix(), ready.LastTransitionTime.Unix()}, began, true
 }
 
-// refresh keeps the recoveries that still exist and adds new ones. If the clock was set back, all count as new.
+// refresh keeps the recoveries that still exist and adds new ones. A recovery with a time in the future counts as new,
+// because the clock was set back.
 func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
@@ -214,8 +217,8 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 //
 // Replacements of vanished machines are kept in a separate list, because they do not count against the budget.
 //
-// Replacements exist only in memory. After a restart, every machine that is not available yet counts as one (see
-// Resume), so the budget is never exceeded.
+// Replacements exist only in memory. After a restart, every machine that is not available yet counts as a replacement
+// (see Resume), so the budget is never exceeded.
 type Replacements []string
 
 // Resume returns the replacements of a set that this process observes for the first time: one for each machine that is
@@ -242,7 +245,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	return in
 }
 
-// Refresh returns the replacements that are still in progress. recovered is true if one has become available.
+// Refresh returns the replacements that are still in progress. The result recovered is true if a replacement has become
+// available.
 func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
 	now time.Time) (left Replacements, recovered bool) {
 	if len(r) == 0 {
@@ -267,7 +271,7 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// The replacement does not exist yet or any more. The next new machine takes its place.
+			// The replacement was not created yet, or it was deleted. The next new machine takes its place.
 			left = append(left, "")
 			missing--
 		case m == nil: // Replicas were lowered, so no machine is missing any more.
@@ -281,8 +285,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 	return left, recovered
 }
 
-// InFlight counts the replacements that use the budget. A replacement that must itself be replaced does not count,
-// because it would block its own replacement.
+// InFlight counts the replacements in progress for the limit MaxInFlight. If the new machine is broken too, it does not
+// count. Otherwise its deletion would wait for itself while the limit is reached.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {
@@ -296,7 +300,7 @@ func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	return n
 }
 
-// Begin records that a machine was deleted in order to be replaced.
+// Begin adds a replacement for a machine that was deleted in order to be replaced.
 func (r Replacements) Begin(victim string) Replacements {
 	return append(r.without(victim), "")
 }
@@ -340,8 +344,8 @@ func (b *backoff) fail(now time.Time, least, most time.Duration) {
 	b.until = now.Add(delay(b.failures, least, most))
 }
 
-// delay returns the delay after the given number of failures. It starts with least and doubles with each failure up to
-// most.
+// delay returns the wait after the given number of consecutive failures. The parameter least is the wait after the
+// first failure. Each further failure doubles the wait, and the parameter most is the limit.
 func delay(failures int, least, most time.Duration) time.Duration {
 	d := least
 	for range failures - 1 {

@@ -61,26 +61,26 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	}
 }
 
-// markExpired adds the annotation to a machine that is too old, or removes an outdated one. to is the machine after
-// other changes, or nil. The result is nil if nothing changes.
-func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
+// markExpired adds the annotation to a machine that is too old, or removes an outdated one. The parameter desired is
+// the machine after other changes, or nil if there are none. The result is nil if nothing changes.
+func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)
 	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
 	if !p.expiring[m.UID] && !stale {
-		return to
+		return desired
 	}
-	if to == nil {
-		to = m.DeepCopy()
+	if desired == nil {
+		desired = m.DeepCopy()
 	}
 	if stale {
-		delete(to.Annotations, v1beta1.AnnotationReplace)
-		return to
+		delete(desired.Annotations, v1beta1.AnnotationReplace)
+		return desired
 	}
-	if to.Annotations == nil {
-		to.Annotations = map[string]string{}
+	if desired.Annotations == nil {
+		desired.Annotations = map[string]string{}
 	}
-	to.Annotations[v1beta1.AnnotationReplace] = disruption.Expired
-	return to
+	desired.Annotations[v1beta1.AnnotationReplace] = disruption.Expired
+	return desired
 }
 
 // replacedOnRequest returns the machines that a standalone set must replace because of AnnotationReplace, sorted by
@@ -100,7 +100,8 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 }
 
 // replaceOnRequest plans the replacement of a marked machine. The set first creates one machine beyond its replicas.
-// When enough unmarked machines are available, the set deletes a marked one. Broken machines are left to remediate.
+// When enough unmarked machines are available, the set deletes a marked one. It ignores broken machines, which the
+// method remediate replaces.
 func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
 		p.requeueFrozen(s)

@@ -17,11 +17,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// statusInterval is the minimum time between status writes that change only numbers. Deployments count the machines
-// themselves.
+// statusInterval is the minimum time between status writes that change only numbers. Rollouts do not wait for these
+// writes, because deployments do not read the numbers but count the Machine objects.
 const statusInterval = 2 * time.Second
 
-// report writes a changed status. A change of numbers alone may wait for statusInterval.
+// report updates the set's status if it has changed. If only numbers have changed, the update may wait for
+// statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
 	status := Status(p.state, plan, p.failure)
@@ -63,8 +64,9 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether a condition changed its status, or is True for another reason. The end of a scaling is not
-// urgent, because a rollout soon changes the replicas again.
+// urgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason is
+// urgent only if the condition is True. It is not urgent that the set has reached its replicas, because a rollout soon
+// changes the replicas again.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -132,25 +134,29 @@ func (p *pass) event(kind, reason, action, message string) {
 	}
 }
 
-// Reasons of events on a MachineSet, in addition to those of its conditions. HandOverFailed is also a reason of
+// Reasons of events on a MachineSet, in addition to the reasons of its conditions. HandOverFailed is also a reason of
 // ReplicaFailure.
 const (
-	// reasonMachinesCreated surfaces once for all machines that a pass created.
+	// reasonMachinesCreated surfaces when a pass has created machines. One event covers all these machines.
 	reasonMachinesCreated = "MachinesCreated"
 
-	// reasonMachinesDeleted surfaces once for all machines that a pass deleted to scale down.
+	// reasonMachinesDeleted surfaces when a pass has deleted machines to scale down. One event covers all these
+	// machines.
 	reasonMachinesDeleted = "MachinesDeleted"
 
-	// reasonMachinesRemediated surfaces once for all failed or unhealthy machines that a pass deleted to replace them.
+	// reasonMachinesRemediated surfaces when a pass has deleted failed or unhealthy machines to replace them. One event
+	// covers all these machines.
 	reasonMachinesRemediated = "MachinesRemediated"
 
-	// reasonMachinesAdopted surfaces once for all machines that a pass adopted.
+	// reasonMachinesAdopted surfaces when a pass has adopted machines. One event covers all these machines.
 	reasonMachinesAdopted = "MachinesAdopted"
 
-	// reasonMachinesReleased surfaces once for all machines that a pass released.
+	// reasonMachinesReleased surfaces when a pass has released machines that the set no longer selects. One event
+	// covers all these machines.
 	reasonMachinesReleased = "MachinesReleased"
 
-	// reasonMachinesHandedOver surfaces once for all machines that a pass handed over to another set.
+	// reasonMachinesHandedOver surfaces when a pass has handed over machines to another set. One event covers all these
+	// machines.
 	reasonMachinesHandedOver = "MachinesHandedOver"
 
 	// reasonHandOverFailed surfaces on ReplicaFailure when a machine could not be handed over to another set.

@@ -23,7 +23,8 @@ const (
 	// maxReplicas is the CRD's maximum. The controller ignores a set with more replicas.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is how many unlaunchable machines of one configuration stop the creation of more.
+	// maxRejectedMachines is a limit for machines that cannot be launched because of their configuration. When a set
+	// has this many with the same configuration, it creates no more machines.
 	maxRejectedMachines = 3
 
 	// frozenPoll is how often a frozen set with missing machines checks whether the process may create machines again.
@@ -51,7 +52,7 @@ type State struct {
 	// a time.
 	Standalone   bool
 	MaxReplacing int
-	// Surge is how many machines the set's deployment may have in addition to its replicas.
+	// Surge is the maxSurge of the set's deployment as a number of machines.
 	Surge int
 	// OverCapacity is the number of replicas for which no machine may be created now. The sets of a deployment may have
 	// at most replicas + maxSurge machines in total.
@@ -59,18 +60,18 @@ type State struct {
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
-	// MaxInFlight is how many replacements of broken machines may be in progress at a time. InFlight is their number
-	// now, in all sets of the deployment.
+	// MaxInFlight is how many replacements of broken machines may be in progress at a time. InFlight is how many
+	// replacements are in progress now, in all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries holds the machines that are Ready despite a health check's request, with the time at which this
-	// process first saw it.
+	// Recoveries contains the machines that became Ready again although a health check has requested their replacement.
+	// The value is the time at which this process first saw the recovery.
 	Recoveries recoveries
 	// NextRemediation and NextCreation end the backoffs after failures.
 	NextRemediation, NextCreation time.Time
 	// FailureStreak counts the consecutive machines that failed for the same reason.
 	FailureStreak failureStreak
-	// LostReplacements holds replacements of vanished machines that are not available yet. If one vanishes too, the
-	// next is created at NextLost at the earliest.
+	// LostReplacements holds the replacements in progress for machines whose instances vanished. If the instance of
+	// such a replacement vanishes too, the next replacement is not created before NextLost.
 	LostReplacements Replacements
 	NextLost         time.Time
 	// CreationFailure is the reason why the set creates no machines before NextCreation.
@@ -101,15 +102,16 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete holds surplus machines to delete. Chosen means that there were more candidates than needed. Blocked holds
-	// available surplus machines that the deployment cannot spare yet.
+	// Delete is the list of surplus machines that the set deletes. Chosen means that there were more candidates than
+	// needed. Blocked is the list of surplus machines that the set does not delete yet, because the deployment would
+	// have too few available machines.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
-	// Remediate holds machines to delete in order to replace them.
+	// Remediate is the list of broken machines that the set deletes in order to replace them.
 	Remediate []*v1beta1.Machine
-	// Denied holds machines that budgets or exemptions protect now.
+	// Denied is the list of disruptions that budgets or exemptions prevent now.
 	Denied []disruption.Denial
-	// Create is how many machines to create.
+	// Create is the number of machines that the set creates.
 	Create int
 
 	// CreationBlocked is the reason why the set creates fewer machines than are missing.
@@ -129,7 +131,7 @@ type Plan struct {
 	// asked holds the candidates that the budgets permitted. Before each disruption, the set also needs a grant from
 	// the Ledger.
 	asked map[types.UID]disruption.Candidate
-	// planned holds the candidates in asked that the plan disrupts, even if postponed.
+	// planned contains those candidates of the map asked that the plan disrupts, even if the plan is postponed.
 	planned  []disruption.Candidate
 	expiring map[types.UID]bool
 }
@@ -145,7 +147,8 @@ func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without the changes that depend on the count, to be repeated after d.
+// withoutCounting returns the plan without the changes that depend on the number of machines. The next plan is made
+// after the duration d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -185,15 +188,16 @@ func Decide(s State) Plan {
 	}
 	unsteady := active[len(steady):]
 	replaced := s.replacedOnRequest(unsteady)
-	// Machines being released count until the cache shows their release, so that the release changes nothing else
-	// before.
+	// A machine that this plan releases still counts, until the cache shows the release. Only then may the set create a
+	// machine in its place.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
-		// The surplus are received machines that the deployment has not counted yet.
+		// Do not delete the surplus machines. The set has received them from another set, and the deployment has not
+		// raised the replicas yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -269,7 +273,8 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	return selector, Reason{}
 }
 
-// adopt plans the adoption of at most missing orphans, the most suitable first. It returns their number.
+// adopt plans the adoption of orphans, the most suitable first, for the given number of missing machines. It returns
+// how many orphans will be adopted.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)

@@ -11,18 +11,18 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// sharedState is the memory that a Reconciler's workers share. Losing it costs reads and time, but the number of
-// machines stays exact.
+// sharedState is the memory that a Reconciler's workers share. After a restart, a new process needs additional reads
+// and time to rebuild it. The number of machines does not depend on it.
 type sharedState struct {
-	// remediating holds a lock for each deployment or standalone set. It is held from counting the remediations in
-	// progress until the new ones count too, because sets share a budget.
+	// remediating contains a lock for each deployment or standalone set, because the sets of a deployment share a limit
+	// of remediations. A set holds the lock while it counts the remediations in progress and begins new ones.
 	remediating keylock.Locks
-	// shrinking holds a lock for each deployment. It is held from counting the available machines until the deletions
-	// that rely on the count are done.
+	// shrinking contains a lock for each deployment. A set holds the lock while it counts the available machines of the
+	// deployment and deletes machines on the basis of this count.
 	shrinking keylock.Locks
 
 	mu sync.Mutex
-	// cache tracks whether the cache of all machines may be trusted.
+	// cache knows whether the cache of all machines is new enough for decisions.
 	cache freshness.Tracker
 	sets  map[types.NamespacedName]*setState
 	// replacements holds the replacements in progress by the UID of the set, because the sets of a deployment share a
@@ -31,28 +31,29 @@ type sharedState struct {
 	sizes        map[types.NamespacedName]int
 }
 
-// setState is the state of one set. Only the worker that reconciles the set uses it.
+// setState is what the process remembers about one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// cache tracks whether the cached number of the set's machines may be trusted.
+	// cache knows whether the cache is new enough to count the machines of this set.
 	cache freshness.Tracker
-	// specVersion is a resource version of the set with its current generation.
+	// specVersion is the resource version of the set when this process first saw the current generation.
 	generation    int64
 	specVersion   string
 	statusWritten time.Time
 	// batch is how many machines the next pass may create in its first round, or 0 after a failure.
 	batch int
-	// awaited is the version of the set for which a pass has already waited for the cache.
+	// awaited is a resource version of the set. A pass has already waited for the cache to contain this version, and
+	// does not wait again.
 	awaited               string
 	remediation, creation backoff
 	creationFailure       Reason
 	failureStreak         failureStreak
-	// lostReplacements holds replacements of vanished machines that are not available yet. lost is the backoff if they
-	// vanish too.
+	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
-	lost             backoff
-	recoveries       recoveries
-	// steady holds the machines that the set counts without checking them.
+	// lost delays the next replacement if the instance of such a replacement vanishes too.
+	lost       backoff
+	recoveries recoveries
+	// steady remembers which machines need no check, so that a pass only counts them.
 	steady  steadyMachines
 	updated map[types.UID]updateSent
 }
@@ -123,7 +124,7 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// listed records the version of a live LIST that began at the mark.
+// listed informs the cache tracker about a live LIST: its resource version, and the mark from before the LIST.
 func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +162,8 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 // the patch.
 const updateRetry = time.Minute
 
-// dueUpdates returns the updates that were not sent recently, and the time until the first of the others.
+// dueUpdates returns the updates that were not sent within the last updateRetry. wait is the time until the next of the
+// remaining updates may be sent.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {

@@ -14,7 +14,7 @@ func TestSetStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		UID: "uid"}})).Elem()
 	for i := range r.NumField() {
-		// Recoveries are always replaced as a whole, so this map may be nil.
+		// The map of recoveries may be nil, because the code never adds an entry to it but always assigns a new map.
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() && f.Type() != reflect.TypeFor[recoveries]() {
 			t.Errorf("%s is nil", r.Type().Field(i).Name)
 		}

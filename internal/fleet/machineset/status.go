@@ -93,8 +93,8 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that is True while there is a problem. The first problem creates the condition. resolved is
-// its reason afterwards.
+// problem sets a condition whose status is True if problem has a reason, and False otherwise. The condition is created
+// when the problem first occurs. The parameter resolved is the reason of the status False.
 func (c conditions) problem(condition string, problem Reason, resolved string) {
 	switch {
 	case problem.Reason != "":
@@ -210,7 +210,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// brokenSince returns when the machine stopped being Ready, or the time of its last operation, or nil.
+// brokenSince returns the time at which the machine stopped being Ready. If the condition Ready does not contain this
+// time, it returns the time of the machine's last operation, which may be nil.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

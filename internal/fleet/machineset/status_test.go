@@ -76,8 +76,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Rule set-observed-generation: a status that is written before the set has acted does not set observedGeneration. A
-// set that cannot act and reports why has acted.
+// Rule set-observed-generation: the set updates observedGeneration when it has carried out the spec, or when it reports
+// in its status why it cannot. An earlier write of the status does not update the field.
 func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,

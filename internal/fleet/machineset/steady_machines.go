@@ -14,12 +14,13 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// requestAnnotations holds the annotations that request an action or exception. They make a machine not steady.
+// requestAnnotations holds the annotations that request an action or exception. A machine with one of these annotations
+// is not steady.
 var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationReplace,
 	v1beta1.AnnotationDoNotDisrupt, v1beta1.AnnotationPreserve, v1beta1.AnnotationPreservedUntil}
 
-// isSteady reports whether a machine is Running, available, up to date and in sync, and needs no decision. The set only
-// counts steady machines until they or the template change.
+// isSteady reports whether a machine is Running, available, up to date and in sync, and needs no decision. A pass
+// counts a steady machine without further checks, until the machine or the template changes.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Running(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
 		machinestate.Available(m, set.Spec.MinReadySeconds, now) &&
@@ -29,12 +30,13 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// steadyMachines holds the resource versions of a set's steady machines, which need no further checks. Most machines of
-// a large set are steady.
+// steadyMachines remembers for which machines of a set isSteady was true, so that it need not be called again. This is
+// so for most machines of a large set.
 type steadyMachines struct {
-	// set is the version of the set for which the machines are steady. at is when sort was last called.
-	set   *v1beta1.MachineSet
-	at    time.Time
+	// set is the MachineSet at the last call of sort, and sortTime is the time of that call.
+	set      *v1beta1.MachineSet
+	sortTime time.Time
+	// known maps the UIDs of the machines to their resource versions.
 	known map[types.UID]string
 }
 
@@ -46,10 +48,11 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 		*r = steadyMachines{}
 		return nil, machines
 	}
-	if r.set == nil || !sameSteadinessCriteria(&r.set.Spec, &set.Spec) || now.Before(r.at) { // The clock may be set back.
+	// The clock may have been set back.
+	if r.set == nil || !sameSteadinessCriteria(&r.set.Spec, &set.Spec) || now.Before(r.sortTime) {
 		r.known = make(map[types.UID]string, len(machines))
 	}
-	r.set, r.at = set, now
+	r.set, r.sortTime = set, now
 	t := templateOf(set)
 	steady = make([]*v1beta1.Machine, 0, len(machines))
 	for _, m := range machines {
@@ -77,7 +80,8 @@ func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
 		equality.Semantic.DeepEqual(a.Template, b.Template)
 }
 
-// contains reports whether this version of the machine is steady. A nil *steadyMachines contains none.
+// contains reports whether the machine is known to be steady in its current resource version. It returns false if r is
+// nil.
 func (r *steadyMachines) contains(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false

@@ -21,7 +21,7 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// These lists hold the entries of the maps, to compare them with each machine.
+	// These lists have the same content as the maps above. Comparing a machine with a list is faster.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
@@ -119,8 +119,8 @@ func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 // InSync reports whether the set has nothing to propagate to the machine.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
-// propagate returns the machine with the template's fields that need no new instance, or nil if nothing changes. Keys
-// of other writers stay.
+// propagate returns the machine with the template's fields that need no new instance, or nil if nothing changes. Labels
+// and annotations that other writers have added to the machine do not change.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
@@ -195,7 +195,7 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 }
 
 // mergeHooks adds only hooks that are new in the template. An owner removes its hook from a machine after its work, and
-// the hook must not return. Without add, no hooks are added.
+// the hook must not return. If add is false, mergeHooks only changes and removes hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {

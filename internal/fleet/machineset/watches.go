@@ -52,7 +52,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return r.Wiring().Add(mgr, nil)
 }
 
-// Wiring lists the events that trigger a pass over a set.
+// Wiring returns the controller with the watches that trigger a pass over a set.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
@@ -71,8 +71,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// spacing delays passes after events of machines. A pass costs a few microseconds for each machine, and each machine
-// triggers several events.
+// spacing is the delay between an event of a machine and the pass. All events during the delay need only one pass. A
+// pass costs a few microseconds for each machine, and each machine triggers several events.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 func (r *Reconciler) machineEvents() handler.EventHandler {
@@ -168,8 +168,8 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition reports whether both conditions mean the same to a set. The reason matters only unless the condition is
-// True.
+// sameCondition reports whether a set would treat both conditions in the same way. If the status is True, the reason
+// does not matter.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b

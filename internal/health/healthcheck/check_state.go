@@ -15,21 +15,21 @@ type state struct {
 	checkState
 }
 
-// checkState is the state of passes. Only passes use it, except for fields whose comments say otherwise.
+// checkState is what the Reconciler remembers between passes. Passes run one at a time, so most fields need no lock.
 type checkState struct {
 	// machines is the number of machines in the last pass. state.mu guards it.
 	machines int
 	began    time.Time
-	// inMeltdown holds the failure domains in a meltdown. recovered holds the end of the last meltdown of each failure
-	// domain.
+	// inMeltdown contains the failure domains in which a meltdown is in progress. recovered maps each failure domain to
+	// the time at which its last meltdown ended.
 	inMeltdown    map[string]bool
 	recovered     map[string]time.Time
 	statusWritten map[types.UID]time.Time
-	// restrictions holds for each namespace why the built-in policy remediates no machine.
+	// restrictions maps a namespace to the reason why the built-in policy remediates no machine in it.
 	restrictions map[string]string
 	seen         *Observations
-	// predecessors holds the machines of each set whose replacements were not found yet. gone holds machines that were
-	// deleted since the last pass. Event handlers write gone, so state.mu guards it.
+	// predecessors contains, for each set, the replaced machines whose replacements were not found yet. The map gone
+	// contains the machines that were deleted since the last pass. Event handlers write to it, so state.mu guards it.
 	predecessors, gone map[types.UID][]Predecessor
 }
 

@@ -45,8 +45,8 @@ type Options struct {
 	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
-	// MeltdownThreshold is a percentage of nodes. There is a meltdown if more nodes are unwell. Defaults to
-	// DefaultMeltdownThreshold.
+	// MeltdownThreshold is a percentage of nodes. If a higher percentage of the nodes of a failure domain has problems,
+	// this is a meltdown. Defaults to DefaultMeltdownThreshold.
 	MeltdownThreshold int
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -54,9 +54,9 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached reads Nodes from a cache, and Live from the API server.
+	// Cached reads Nodes from a cache. Live reads Nodes from the API server.
 	Cached, Live client.Reader
-	// Synced reports whether the cache is filled. Nil means that it is.
+	// Synced reports whether the cache is filled. If Synced is nil, the cache is always filled.
 	Synced func() bool
 }
 
@@ -97,7 +97,7 @@ type pass struct {
 
 	checks   []v1beta1.MachineHealthCheck
 	subjects []Subject
-	// sets holds all machines by the UID of their controller, including those being deleted.
+	// sets maps the UID of a controller, such as a MachineSet, to all its machines, including those being deleted.
 	sets       map[types.UID][]*v1beta1.Machine
 	frozenSets map[types.NamespacedName]bool
 

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Health is how healthy a machine is.
+// Health is one of the values below.
 type Health string
 
 const (
@@ -24,22 +24,23 @@ const (
 	Unknown Health = "unknown"
 )
 
-// Evaluation is the result of Evaluate.
+// Evaluation says whether a machine is healthy according to a policy, and why not.
 type Evaluation struct {
 	Health Health
-	// InTrouble means that the machine counts as unwell. All Unhealthy machines do, and some Unknown ones.
+	// InTrouble means that the machine has a problem, even if the problem is too new to replace the machine. It is true
+	// for all Unhealthy machines, and for some machines whose Health is Unknown.
 	InTrouble bool
-	// Why describes the problem for users. It does not change while the problem lasts.
+	// Why is a description of the problem for users. The text does not change while the problem lasts.
 	Why string
-	// RecheckAfter is when the result changes without a change of the machine or its Node. Zero means never.
+	// RecheckAfter is the time until the result may change without an event, because a timeout ends. Zero means never.
 	RecheckAfter time.Duration
 }
 
 // Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
 //
 // A timeout starts when this process observes the problem, because transition times come from other clocks. It never
-// starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. A deleted Node needs
-// no timeout. Evaluate records new observations in clock.Observed.
+// starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. If the Node was
+// deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in clock.Observed.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
@@ -82,7 +83,7 @@ func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock)
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		if c.Status != metav1.ConditionTrue && !launching(c.Reason) {
-			// A replacement would not launch either.
+			// The launch has failed. A replacement would have the same problem, so the machine is not replaced.
 			return Evaluation{Health: Unknown}
 		}
 		if c.LastTransitionTime.After(began) {

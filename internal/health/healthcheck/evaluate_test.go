@@ -137,7 +137,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// If no manager lives as long as a timeout, transition times must count in the end.
+// If each manager is terminated before a timeout ends, no manager observes a problem for long enough. The transition
+// times of the conditions must then show that the problem is old.
 //
 // Rule: health-clock-bounded-over-leaders.
 func TestNewLeaderFindsOldProblems(t *testing.T) {
@@ -156,7 +157,7 @@ func TestNewLeaderFindsOldProblems(t *testing.T) {
 		{"after an outage that the process has seen", 60, 60, 61, Unknown, 9 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clock := Clocks{Stable: minutes(tc.leads), OutageEnded: minutes(tc.outageEnded)}.In("")
+			clock := Clocks{Stable: minutes(tc.leads), OutageEnded: minutes(tc.outageEnded)}.ForDomains("")
 			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want ||
 				v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s and to check again after %s", v, tc.want, tc.recheck)
@@ -165,7 +166,8 @@ func TestNewLeaderFindsOldProblems(t *testing.T) {
 	}
 }
 
-// Whatever the times are, timeouts are kept, RecheckAfter is right, and no machine becomes healthy by waiting.
+// For all times of problems and observations, three things must be true. A machine is not unhealthy before its timeout
+// ends. RecheckAfter is the time at which the result changes. A machine does not become healthy without an event.
 //
 // Rules: unhealthy-after-timeout, health-clock-starts-late.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {

@@ -17,7 +17,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func minutes(n float64) time.Time { return start.Add(time.Duration(n * float64(time.Minute))) }
 
-// policy returns a policy with a timeout of 10 minutes for Nodes that are not Ready or silent.
+// policy returns a policy with a timeout of 10 minutes for Nodes whose condition Ready is False or Unknown.
 func policy(change ...func(*Policy)) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck workers", Type: v1beta1.RemediationReplace,

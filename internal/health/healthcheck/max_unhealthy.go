@@ -23,13 +23,13 @@ const (
 // Subject is a machine to evaluate.
 type Subject struct {
 	Machine *v1beta1.Machine
-	// Node is the Node that the machine refers to, or nil if there is none.
+	// Node is the object that status.nodeRef of the machine refers to. It is nil if the Node does not exist.
 	Node *corev1.Node
 	// Domain is the failure domain, or empty if unknown.
 	Domain string
 	// OwnerFrozen means that the set is frozen and replaces nothing.
 	OwnerFrozen bool
-	// Retries is how many machines in a row were replaced soon after their creation before this one.
+	// Retries is the number of consecutive predecessors of this machine that were replaced soon after their creation.
 	Retries int
 	// RetriesResetIn is how much longer the machine must work until Retries returns to 0. It may be negative.
 	RetriesResetIn time.Duration
@@ -41,35 +41,37 @@ type Reason struct{ Reason, Message string }
 // DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// Mark requests a replacement and Hold forbids it. Exactly one of them is true.
+	// Mark means that the condition requests the replacement of the machine. Hold means that the condition prevents the
+	// replacement. One of the two is always true, and the other false.
 	Mark, Hold bool
 	// Forced means that a user requested the replacement.
 	Forced bool
 	Reason Reason
 }
 
-// Situation is the input of Decide that all machines share.
+// Situation contains the inputs of Decide that are the same for all machines.
 type Situation struct {
 	Now      time.Time
 	Clocks   Clocks
 	Meltdown Meltdown
 }
 
-// Decision is the decision of one policy about its machines.
+// Decision says which machines of a policy are remediated, and why others are not.
 type Decision struct {
 	// Expected and Healthy are numbers of machines. Remediation stops if more than Allowed additional machines become
 	// unhealthy.
 	Expected, Healthy, Allowed int
 	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
-	// Restriction explains why some unhealthy machines are not remediated. Its reason is empty if all are.
+	// Restriction explains why some unhealthy machines are not remediated. If all unhealthy machines are remediated,
+	// its reason is empty.
 	Restriction Reason
 	// Desired are the conditions that machines must have, newest machine first. Other machines must not have the
 	// condition.
 	Desired []DesiredCondition
 	// Exhausted holds unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string
-	// RecheckAfter is when the decision must be repeated without a change. Zero means never.
+	// RecheckAfter is the time after which Decide must be called again, even without an event. Zero means never.
 	RecheckAfter time.Duration
 }
 
@@ -80,7 +82,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	unwell, unlaunched, inMeltdown := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
-		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...))
+		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.ForDomains(subject.domains()...))
 		evaluations[i] = v
 		j.Expected++
 		if v.Health == Healthy {
@@ -93,10 +95,10 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		if neverLaunched(subject.Machine) {
 			unlaunched++
 		} else {
-			// Nodes that fail together do not reach their timeouts at the same moment, so machines that may recover
-			// count as well.
+			// A machine with a problem counts for maxUnhealthy even before its timeout ends. Otherwise, if many nodes
+			// fail together, the first machines would be replaced before the timeouts of the others end.
 			unwell++
-			inMeltdown = inMeltdown || s.Meltdown.In(subject.domains()...)
+			inMeltdown = inMeltdown || s.Meltdown.Affects(subject.domains()...)
 		}
 		if v.Health == Unhealthy {
 			j.Targets = append(j.Targets, subject.Machine.Name)
@@ -118,7 +120,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.hold(subject, v)
 		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
-			!tooMany && !s.Meltdown.In(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
+			!tooMany && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
 			j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Mark: true,
 				Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
 		}
@@ -169,7 +171,8 @@ func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }
 
-// needsMark reports whether the owner needs a mark to replace the machine. Failed machines are replaced without one.
+// needsMark reports whether the owner replaces the machine only if a health check marks it. Owners replace failed
+// machines without a mark.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
 	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
 }

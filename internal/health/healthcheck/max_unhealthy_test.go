@@ -240,8 +240,8 @@ func TestExemptMachinesAreNotEvaluated(t *testing.T) {
 
 // Rule: meltdown-stops-remediation.
 func TestDetectMeltdown(t *testing.T) {
-	// zones returns the machines of several zones. The arguments are two numbers for each zone: how many machines it has,
-	// and how many of them are unwell.
+	// zones creates machines in one or more zones. The arguments are two numbers for each zone: how many machines it
+	// has, and how many of these have problems.
 	zones := func(unwell ...int) (all []Subject) {
 		for zone := 0; zone < len(unwell); zone += 2 {
 			for i := range unwell[zone] {
@@ -329,7 +329,7 @@ func TestEndOfMeltdownIsRemembered(t *testing.T) {
 	}
 	c := Clocks{Stable: minutes(1), Recovered: r.recovered}
 	for domain, want := range map[string]time.Time{"a": minutes(3), "b": minutes(2), "": minutes(2)} {
-		if got := c.In(domain).Since; !got.Equal(want) {
+		if got := c.ForDomains(domain).Since; !got.Equal(want) {
 			t.Errorf("clocks in %q run from %s, want %s", domain, got, want)
 		}
 	}

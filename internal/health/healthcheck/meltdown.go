@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultMeltdownThreshold is the default percentage of unwell nodes above which there is a meltdown.
+// DefaultMeltdownThreshold is the default of MeltdownThreshold, in percent.
 const DefaultMeltdownThreshold = 55
 
 // minMeltdownMachines is the minimum size of a meltdown, because a share of few machines proves nothing.
@@ -20,7 +20,8 @@ const minMeltdownMachines = 3
 
 const everywhere = ""
 
-// Share counts the machines of a failure domain that are nodes, and the unwell ones among them.
+// Share counts the machines of a failure domain that have joined the cluster. Unwell is how many of their nodes have
+// problems.
 type Share struct{ Machines, Unwell int }
 
 // Meltdown holds the failure domains with so many unwell nodes that the probable cause is a network, zone or control
@@ -83,15 +84,16 @@ func (s Share) plus(machines, unwell int) Share {
 
 func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
 
-// domainOfNamespace returns the failure domain of a namespace. Its space prevents a conflict with a region or zone.
+// domainOfNamespace returns the failure domain of a namespace. The returned name contains a space, so it differs from
+// the names of all regions and zones.
 func domainOfNamespace(namespace string) string { return "namespace " + namespace }
 
 func (s Subject) domains() []string {
 	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
 }
 
-// In reports whether a failure domain or the whole fleet is in a meltdown.
-func (d Meltdown) In(domains ...string) bool {
+// Affects reports whether there is a meltdown of the whole fleet or of one of these failure domains.
+func (d Meltdown) Affects(domains ...string) bool {
 	_, affected := d[everywhere]
 	for _, domain := range domains {
 		_, there := d[domain]
@@ -100,10 +102,11 @@ func (d Meltdown) In(domains ...string) bool {
 	return affected
 }
 
-// Describe describes the meltdown for users, limited to domains for which touched returns true.
+// Describe returns a message about the meltdown for users. The message contains only failure domains for which the
+// function touched returns true.
 func (d Meltdown) Describe(touched func(domain string) bool) string {
 	if s, all := d[everywhere]; all {
-		return fmt.Sprintf("The nodes of %d of %d running machines are not well. No machine is remediated until more of them are well.", s.Unwell, s.Machines)
+		return fmt.Sprintf("The nodes of %d of %d running machines have problems. No machine is remediated until more nodes recover.", s.Unwell, s.Machines)
 	}
 	var parts []string
 	for _, domain := range slices.Sorted(maps.Keys(d)) {
@@ -111,7 +114,7 @@ func (d Meltdown) Describe(touched func(domain string) bool) string {
 			parts = append(parts, fmt.Sprintf("%d of %d in %s", d[domain].Unwell, d[domain].Machines, domain))
 		}
 	}
-	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until more of them are well.", strings.Join(parts, ", "))
+	return fmt.Sprintf("The nodes of many running machines have problems: %s. No machine in these failure domains is remediated until more nodes recover.", strings.Join(parts, ", "))
 }
 
 func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
@@ -131,32 +134,35 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	return region + "/" + zone
 }
 
-// Clocks holds when timeouts may start, for all failure domains.
+// Clocks contains the times from which timeouts may count, for all failure domains.
 type Clocks struct {
-	// Stable is since when this process has been the leader and has reached both clusters.
+	// Stable is the time at which this process had become the leader and had reached both clusters.
 	Stable time.Time
 	// OutageEnded is the end of the last outage, or Stable if it is unknown whether there was one.
 	OutageEnded time.Time
-	// Recovered holds the end of the last meltdown of each failure domain.
+	// Recovered maps each failure domain to the time at which its last meltdown ended.
 	Recovered map[string]time.Time
-	// Observed holds when this process observed problems. If it is nil, transition times count.
+	// Observed contains the times at which this process first observed problems. If Observed is nil, timeouts count
+	// from the transition times of conditions.
 	Observed *Observations
 }
 
-// Clock holds when the timeouts of one machine may start.
+// Clock contains the times from which the timeouts of one machine may count.
 type Clock struct {
-	// Since is the earliest start of the timeout of an observed problem.
+	// Since is the earliest time from which the timeout of an observed problem may count.
 	Since time.Time
-	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout counts from before it.
+	// Earliest is the end of the last outage or meltdown that this process has seen. Timeouts never count from an
+	// earlier time.
 	Earliest time.Time
-	// LeaderSince is when this process became the leader.
+	// LeaderSince is the time at which this process became the leader.
 	LeaderSince time.Time
-	// Observed holds when this process observed problems. If it is nil, transition times count.
+	// Observed contains the times at which this process first observed problems. If Observed is nil, timeouts count
+	// from the transition times of conditions.
 	Observed *Observations
 }
 
-// In returns the clock of a machine in these failure domains.
-func (c Clocks) In(domains ...string) Clock {
+// ForDomains returns the Clock for a machine in these failure domains.
+func (c Clocks) ForDomains(domains ...string) Clock {
 	clock := Clock{Since: c.Stable, Earliest: latest(c.OutageEnded, c.Recovered[everywhere]), LeaderSince: c.Stable,
 		Observed: c.Observed}
 	for _, d := range domains {

@@ -34,7 +34,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_remediations_total",
-		Help: "Steps of the remediation of machines, by the policy that requests it or the failure of the machine, and by result: requested (the machine was marked), withdrawn (the mark was removed), held (the machine is not replaced because too many replacements in a row failed), replaced (its set deleted the machine to replace it).",
+		Help: "Steps of the remediation of machines. The reason names the policy or the failure of the machine. The result is requested (the machine was marked), withdrawn (the mark was removed), held (too many replacements in a row failed) or replaced (the set deleted the machine).",
 	}, []string{"reason", "result"})}
 	m.checks = m.checksOf(cache)
 	if err := errors.Join(registerer.Register(m.remediations), registerer.Register(m.checks)); err != nil {
@@ -55,7 +55,7 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 		"1 while the condition RemediationAllowed of a MachineHealthCheck (namespace/name) is False, else 0.",
 		[]string{"check"}, nil)
 	unselected := prometheus.NewDesc("machinist_machines_without_health_check",
-		"Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to them.",
+		"Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to these machines.",
 		[]string{"machine_namespace"}, nil)
 	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		if byNamespace := m.unselected.Load(); byNamespace != nil {
@@ -102,7 +102,7 @@ func (m *Metrics) setUnselected(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// Replaced counts a machine that its set deleted in order to replace it.
+// Replaced must be called when a set has deleted a machine in order to replace it.
 func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {

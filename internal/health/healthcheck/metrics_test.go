@@ -93,7 +93,7 @@ func TestMachinesWithoutCheckAreCountedByNamespace(t *testing.T) {
 		t.Helper()
 		if text != "" {
 			text = `
-# HELP machinist_machines_without_health_check Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to them.
+# HELP machinist_machines_without_health_check Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to these machines.
 # TYPE machinist_machines_without_health_check gauge
 ` + text
 		}

@@ -164,7 +164,8 @@ func (p *pass) groups() []group {
 func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
-		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...)).Health == Unhealthy {
+		clock := s.Clocks.ForDomains(subject.domains()...)
+		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, clock).Health == Unhealthy {
 			subject.OwnerFrozen = p.ownerFrozen(ctx, subject.Machine)
 		}
 	}
@@ -172,7 +173,7 @@ func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 
 const ownerPoll = 10 * time.Second
 
-// ownerFrozen reports whether the machine's set is frozen. A missing set is not.
+// ownerFrozen reports whether the machine's set is frozen. It returns false if the set does not exist.
 func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil || owner.Kind != "MachineSet" {

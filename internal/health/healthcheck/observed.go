@@ -11,7 +11,7 @@ import (
 // Signal is a symptom of a machine, or a state that excuses a symptom. A change of any field makes it a different
 // Signal.
 type Signal struct {
-	// UID identifies the Machine or Node. Type and Status are those of its condition.
+	// UID identifies the Machine or Node. Type and Status are the type and the status of the object's condition.
 	UID          types.UID
 	Type, Status string
 	// Began is when the signal began, by the clock of the host that wrote the condition.
@@ -27,13 +27,13 @@ type signalKey struct {
 
 func (s Signal) key() signalKey { return signalKey{s.UID, s.Type, s.Status, s.Began.UnixNano()} }
 
-// Observations holds when this process first observed each signal, by its own clock.
+// Observations maps each signal to the time at which this process first observed it, by the clock of this process.
 type Observations struct {
 	previous, current map[signalKey]time.Time
 }
 
-// firstObserved returns when a signal was first observed, or now for a new signal. A stored time in the future means
-// that the clock was set back, and the signal begins now.
+// firstObserved returns the time at which a signal was first observed, or now for a new signal. If the stored time is
+// in the future, the clock was set back, and the signal counts as new.
 func (o *Observations) firstObserved(s Signal, now time.Time) time.Time {
 	if at, known := o.current[s.key()]; known {
 		return at
@@ -57,8 +57,8 @@ func (o *Observations) newPass() *Observations {
 // clockDifference is the maximum difference between the clocks of two hosts.
 const clockDifference = 15 * time.Minute
 
-// timeLeft returns the rest of a timeout, which may be negative. Without Observations, the timeout counts from Began,
-// but not from the future.
+// timeLeft returns the rest of a timeout, which may be negative. If c.Observed is nil, the timeout counts from
+// signal.Began, or from now if that time is in the future.
 func (c Clock) timeLeft(timeout time.Duration, signal Signal, now time.Time) time.Duration {
 	observed := signal.Began
 	if c.Observed != nil {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// impatient returns a policy with a timeout below the clock differences of these tests.
-func impatient() Policy {
+// shortTimeouts returns a policy whose timeouts are shorter than the differences between the clocks in these tests.
+func shortTimeouts() Policy {
 	return policy(func(p *Policy) {
 		p.Startup = time.Minute
 		for i := range p.Conditions {
@@ -19,7 +19,7 @@ func impatient() Policy {
 	})
 }
 
-// problems returns machines with a problem since minute 30, by the clock of the host that wrote the condition.
+// problems returns machines with different problems. According to the transition time, each problem began at minute 30.
 func problems() map[string]Subject {
 	return map[string]Subject{
 		"silent":     running("silent", silent(30)),
@@ -38,8 +38,8 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 				evaluate := func(truth float64, s Subject) Evaluation {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
-					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew),
-						Clocks{Stable: leads, OutageEnded: leads, Observed: seen}.In(""))
+					return Evaluate(shortTimeouts(), s.Machine, s.Node, minutes(truth+skew),
+						Clocks{Stable: leads, OutageEnded: leads, Observed: seen}.ForDomains(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
 					if v := evaluate(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
@@ -57,7 +57,8 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 	}
 }
 
-// A problem is found even if no leader lives for a whole timeout, but not before the timeout.
+// A problem is found even if each leader is terminated before the timeout ends. It must not be found before the timeout
+// ends.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.
 func TestShortLivedLeadersFindProblems(t *testing.T) {
@@ -67,8 +68,8 @@ func TestShortLivedLeadersFindProblems(t *testing.T) {
 				found := -1.0
 				for truth := 30.0; truth < 80; truth += 0.5 {
 					leads := minutes(truth + skew - 0.25) // The process has led for at least a tenth of the timeout.
-					v := Evaluate(impatient(), subject.Machine, subject.Node, minutes(truth+skew),
-						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.In(""))
+					v := Evaluate(shortTimeouts(), subject.Machine, subject.Node, minutes(truth+skew),
+						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.ForDomains(""))
 					if v.Health == Unhealthy {
 						found = truth - 30
 						break

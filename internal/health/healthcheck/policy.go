@@ -23,13 +23,15 @@ type Policy struct {
 	Reason, Name string
 	// Conditions are the Node conditions that make a machine unhealthy.
 	Conditions []v1beta1.UnhealthyNodeCondition
-	// Startup is how long a machine may be without a Node. Zero leaves it to timeouts.creation of the machine.
+	// Startup is the time after which a machine without a Node is unhealthy. Zero means that only timeouts.creation of
+	// the machine limits this time.
 	Startup time.Duration
 	// MaxUnhealthy is a number or percentage of machines. If more are unhealthy, none is remediated.
 	MaxUnhealthy intstr.IntOrString
 	// Type is the type of remediation.
 	Type v1beta1.RemediationType
-	// MaxRetries is how many replacements in a row may themselves be replaced. Nil means no limit.
+	// MaxRetries limits how often a machine is replaced if each replacement fails soon after its creation. Nil means no
+	// limit.
 	MaxRetries *int32
 }
 
@@ -65,7 +67,8 @@ func (p Policy) limit(machines int) int {
 	return n
 }
 
-// BuiltIn holds the flags of the policy for unselected machines, and of the meltdown threshold.
+// BuiltIn contains the values of the flags for the built-in policy, which applies to machines that no
+// MachineHealthCheck selects. It also contains the meltdown threshold.
 type BuiltIn struct {
 	// Timeout is how long a Node may be not Ready, or have one of NodeConditions, before its machine is unhealthy.
 	Timeout time.Duration
@@ -87,7 +90,7 @@ func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
 		"number or percentage of the machines of a namespace that may be unhealthy. If more are unhealthy, none of them is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
-		"percentage of the running machines of the fleet, of a zone or of a namespace. If more than that are unhealthy, no machine there is replaced")
+		"percentage of the running machines in the fleet, a zone or a namespace. If more of these machines are unhealthy, none of them is replaced")
 }
 
 // Policy returns the policy that the flags define. The error contains a message for each invalid flag.

@@ -110,7 +110,7 @@ func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation)
 		if err != nil {
 			return err
 		}
-		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.domains()...))
+		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.ForDomains(w.Subject.domains()...))
 		if v.Health != Unhealthy {
 			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is stale.
 			return nil
@@ -191,8 +191,9 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	return nil
 }
 
-// apply sets the conditions of this field manager and returns those of all managers. The UID prevents it from creating
-// a deleted machine again. A resource version prevents changes based on old data.
+// apply sets the conditions of this field manager and returns the conditions of all managers. The request contains the
+// UID, so that the API server does not create a deleted machine again. If version is not empty, the request fails if
+// the machine has another resource version.
 func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	conditions ...any) ([]metav1.Condition, error) {
 	metadata := map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": string(m.UID)}
@@ -241,7 +242,8 @@ func (p *pass) recordRetries(ctx context.Context, groups []group) error {
 		}
 	}
 	for set, machines := range p.sets {
-		// If all machines are being replaced, none is evaluable, and the set may still belong to such a policy.
+		// Skip sets that no policy with MaxRetries selects. If all machines of a set are being deleted, the policy of
+		// the set is unknown, and the set is not skipped.
 		if !counting[set] && slices.ContainsFunc(machines, evaluable) {
 			continue
 		}

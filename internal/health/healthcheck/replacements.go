@@ -19,16 +19,16 @@ import (
 const (
 	// retriesResetAfter is how long a replacement must work before its retries are forgotten.
 	retriesResetAfter = time.Hour
-	// replacementWindow is how long after a deletion a new machine counts as the replacement. Sets usually create it at
-	// once.
+	// replacementWindow is how long after a deletion a new machine counts as the replacement. Sets usually create the
+	// replacement at once.
 	replacementWindow = 10 * time.Minute
 )
 
 // The annotation remediation-retry of a replacement holds the number of replaced machines in a row, and the UID of the
-// last one. A predecessor that is being deleted usually still exists when its replacement is created. Only predecessors
-// that are gone before that are kept in memory.
+// last one. A predecessor that is being deleted usually still exists when its replacement is created. If it is gone
+// earlier, this process keeps it in memory.
 
-// Predecessor is a machine that is being replaced by a machine that was not found yet.
+// Predecessor describes a machine that was deleted in order to be replaced, and whose replacement was not found yet.
 type Predecessor struct {
 	UID types.UID
 	// Retries is how many machines in a row were replaced, including this one.
@@ -83,7 +83,8 @@ func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	return found, left
 }
 
-// predecessorOf returns a machine as a predecessor. Without a deletion timestamp, it counts as deleted now.
+// predecessorOf describes a machine that is being replaced. If the machine has no deletion timestamp, its deletion time
+// is now.
 func predecessorOf(m *v1beta1.Machine, now time.Time) Predecessor {
 	at := now
 	if m.DeletionTimestamp != nil {
@@ -105,8 +106,8 @@ func wasReplaced(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// untilRetriesReset returns how much longer the machine must work after at until its retries are forgotten. The result
-// may be negative.
+// untilRetriesReset returns how much longer, counted from the time at, the machine must work until its retries are
+// forgotten. The result may be negative.
 func untilRetriesReset(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {

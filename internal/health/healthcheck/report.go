@@ -69,7 +69,7 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	})
 	if about < 0 {
 		about = slices.IndexFunc(g.subjects, func(s Subject) bool {
-			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.In(everywhere)).InTrouble
+			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.ForDomains(everywhere)).InTrouble
 		})
 	}
 	if about >= 0 {
@@ -123,7 +123,8 @@ func allowed(conditions []metav1.Condition) *metav1.Condition {
 	return meta.FindStatusCondition(conditions, v1beta1.ConditionRemediationAllowed)
 }
 
-// Reasons of events on a Machine about its remediation, in addition to the reasons of RemediationAllowed.
+// Reasons of events on a Machine about its remediation. The reasons of the condition RemediationAllowed are also used
+// in such events.
 const (
 	// reasonRequested surfaces when a policy found the machine unhealthy. The message names the policy.
 	reasonRequested = v1beta1.ConditionRemediationRequested

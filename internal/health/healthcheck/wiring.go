@@ -31,7 +31,7 @@ func passKey() reconcile.Request {
 // spacing limits how often events trigger a pass, which takes a few microseconds for each machine.
 var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 
-// Wiring returns the controller with everything that triggers it.
+// Wiring returns the controller with the watches that trigger a pass.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
@@ -56,8 +56,8 @@ func enqueuePass(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{passKey()}
 }
 
-// onlyNodesOfMachines drops events of Nodes that no Machine refers to. A Machine that refers to the Node later triggers
-// a pass itself. If the Machines cannot be read, no event is dropped.
+// onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, the event
+// of the Machine triggers a pass. If the Machines cannot be read, no event is dropped.
 func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// blockedReasons maps each Outcome that waits for a confirmation to its reason of OrphanRemovalBlocked.
+// blockedReasons maps each Outcome that requires a confirmation to a reason of the condition OrphanRemovalBlocked.
 var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
@@ -34,12 +34,13 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets the condition OrphanRemovalBlocked on classes with waiting orphans, and removes it from other
-// classes. If the decision about an orphan needs another pass, the condition stays, because every orphan is new after a
-// restart.
+// reportBlocked sets the condition OrphanRemovalBlocked on classes whose orphans need a confirmation, and removes it
+// from other classes. After a restart, every orphan is new, and the decision about it needs a second pass. The
+// condition is not removed before that decision.
 //
 // The reason MostInstancesOrphaned concerns all classes together, because an instance that one list lacks may be in
-// another. Its condition is removed after two passes without waiting orphans, or if another class reports it.
+// another. A condition with this reason is removed after two passes in which no orphan of any class needs a
+// confirmation. It is also removed if another class has the condition with this reason.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
 	waiting, counts := map[client.Object]int{}, map[Outcome]int{}
@@ -103,8 +104,8 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns the condition OrphanRemovalBlocked for the orphans in names, by their Outcome. Without
-// orphans, the condition has no type.
+// blockedCondition returns the condition OrphanRemovalBlocked of a class. The map names contains the class's orphans
+// that need a confirmation, by their Outcome. If there are none, blockedCondition returns an empty condition.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To remove them, annotate the class with %s=<a time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)

@@ -175,7 +175,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 		t.Errorf("the metric is %v", n)
 	}
 
-	// The new Machines make the orphans a minority, and a new process knows only stored data.
+	// New Machines are created, so that less than half of the instances are orphans. The process is restarted, so that
+	// it knows only stored data.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
@@ -204,8 +205,9 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	}
 }
 
-// A user who may write the classes of one namespace confirms removals with the credentials of another namespace. Only a
-// class of the instances' own namespace can confirm their removal.
+// A user of one namespace creates a class with which the instances of another namespace are found, and confirms their
+// removal on this class. The confirmation must have no effect, because it must be on a class in the namespace of the
+// instances' Machines.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -260,7 +262,8 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	}
 }
 
-// Two records show that the removal is blocked, and one of them is enough.
+// Two records show that the removal is blocked: the condition of a class, and the Ledger. If one of them is lost during
+// a restart, the removal must stay blocked.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestMostOrphanedSurvivesRestart(t *testing.T) {

@@ -28,15 +28,16 @@ const (
 	DefaultMaxDeletes = 10
 )
 
-// stabilityPollInterval is how often a process that must not act checks whether it may. The check makes no request.
+// stabilityPollInterval is the time between two calls of StableSince while passes are not permitted. The call makes no
+// request.
 const stabilityPollInterval = 10 * time.Second
 
 // Reach reports outages of the clusters.
 type Reach interface {
 	// Stopped returns a reason and message if no instance may be removed now. The reason is empty otherwise.
 	Stopped() (reason, message string)
-	// StableSince returns since when this process has been the leader and has reached all clusters, or false if one of
-	// these is not true.
+	// StableSince returns the time at which this process had become the leader and had reached all clusters. stable is
+	// false if the process is not the leader, or if a cluster cannot be reached.
 	StableSince() (since time.Time, stable bool)
 }
 
@@ -98,7 +99,7 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	}
 	c.state.began = now
 	before := c.state.observations
-	// After an interrupted pass, its observations must not count.
+	// If the pass is interrupted, the next pass must not use the observations of this pass or of an earlier one.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances
@@ -123,10 +124,12 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
 
-// state is what a Collector remembers between passes. A restart loses it and delays removals by one pass.
+// state is what a Collector remembers between passes. Without it, a new process needs one more pass before it removes
+// orphans.
 type state struct {
 	began time.Time
-	// observations and instances are results of the last pass. instances counts instances by namespace.
+	// observations is Plan.Observations of the last pass, and instances is Plan.Instances: the number of instances in
+	// each namespace.
 	observations Observations
 	instances    map[string]int
 	// unseen holds the force-deleted Machines for which the last pass found nothing in the cloud.

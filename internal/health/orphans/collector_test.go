@@ -130,7 +130,8 @@ func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 	w.want()
 }
 
-// A failed list proves nothing about the classes that it covers.
+// One list finds the instances of all classes with the same scope. If the list fails, no orphan of these classes may be
+// removed.
 //
 // Rules: no-orphans-in-outage, one-list-per-scope.
 func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 )
 
 // confirmLive reads what permits or prevents removals: the readiness of Nodes, and the conditions of classes at the API
-// server. A stale class could hide that most instances were orphaned. The status may also have been cleared, so a
-// process without observations asks the Ledger as well.
+// server. A stale class could hide that most instances were orphaned. An administrator may also have cleared the status
+// of the class. So in its first pass, a process reads the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope,
 	unlisted []ledger.Unlisted) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
@@ -68,8 +68,8 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// confirmation reports whether the object carries a valid confirmation to remove its orphans, which were found with its
-// credentials. invalid explains an invalid value.
+// confirmation reports whether the annotation remove-orphans-until of a class or Machine permits the removal of orphans
+// that were found with its credentials. If the value of the annotation is invalid, the result invalid explains why.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

@@ -2,7 +2,8 @@
 //
 // It is a safety net, because a Machine is deleted only after its instance. An orphan means that a finalizer was
 // removed by hand, that the control cluster lost a Machine, or that there is a bug. A removed instance cannot be
-// restored, so in doubt it is kept: see Decide.
+// restored, so Decide keeps an instance unless it is certainly an orphan.
 //
-// The lists also show Machines whose instance is missing. The collector makes their controllers check the instance.
+// The lists also show which Machines have lost their instance. The collector triggers the Machine controller for each
+// such Machine, so that it looks the instance up.
 package orphans

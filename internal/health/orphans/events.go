@@ -17,7 +17,7 @@ import (
 const (
 	// reasonMismatch surfaces on the ConfigMap with the recorded cluster ID if this process has a different cluster ID.
 	reasonMismatch = "ClusterIDMismatch"
-	// reasonDeleted surfaces on the class with which the removed orphans were found.
+	// reasonDeleted surfaces when orphans were removed. The event is on the class whose credentials found the orphans.
 	reasonDeleted = "OrphanDeleted"
 	// reasonFailed surfaces on the class when the provider cannot remove some orphans.
 	reasonFailed = "OrphanDeletionFailed"

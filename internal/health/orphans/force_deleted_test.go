@@ -105,7 +105,7 @@ func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 	}
 }
 
-// A cloud may list an instance only after the deletion of its Machine.
+// A cloud may list a new instance so late that its Machine has already been deleted.
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntryStaysForMinAge(t *testing.T) {

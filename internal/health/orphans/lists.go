@@ -17,7 +17,8 @@ import (
 const (
 	// machinesPerPage limits how many Machines are in memory at a time.
 	machinesPerPage = 500
-	// maxPages stops a list that never ends.
+	// maxPages is the maximum number of pages in a list. A longer list is an error, because a faulty driver could
+	// return pages forever.
 	maxPages = 100_000
 )
 
@@ -43,8 +44,9 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 		len(all.Instances))
 }
 
-// listMachines lists the Machines of this installation at the API server, at one resource version. live holds their
-// UIDs. recorded holds the provider IDs of other shards' Machines, which the cache lacks. Incomplete lists are errors.
+// listMachines lists the Machines of this installation at the API server, at one resource version. The result live
+// contains their UIDs. The result recorded contains the provider IDs of other shards' Machines, which the cache lacks.
+// Incomplete lists are errors.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""
@@ -84,7 +86,8 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 	}
 }
 
-// emptyList returns an empty list of Machines. Without shards, metadata is enough, because the cache has the rest.
+// emptyList returns an empty list of Machines. If there are no shards, the list needs only metadata, because the
+// provider IDs of all Machines are in the cache.
 func (c *Collector) emptyList() client.ObjectList {
 	if !c.Rules.Shard.All() {
 		return &v1beta1.MachineList{}

@@ -55,8 +55,8 @@ func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state 
 	return errors.Join(errs...)
 }
 
-// lostNodes returns the marked Nodes without a Machine and an instance. Ready Nodes and Nodes of unlisted classes are
-// skipped.
+// lostNodes returns the Nodes with an instance mark that have neither a Machine nor an instance. Ready Nodes and Nodes
+// of unlisted classes are skipped.
 func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) (lost []lostNode) {
 	machines, recorded, names := map[types.NamespacedName]bool{}, map[string]bool{}, map[string]bool{}
@@ -123,8 +123,8 @@ func (c *Collector) deleteLostNode(ctx context.Context, lost *lostNode) error {
 	})
 	switch {
 	case err == nil:
-		c.log(ctx).Info("Not deleting the Node of a lost Machine: its instance exists", "node", lost.node.Name, "providerID",
-			lost.mark.ProviderID)
+		c.log(ctx).Info("Keeping the Node of a lost Machine, because the instance exists", "node", lost.node.Name,
+			"providerID", lost.mark.ProviderID)
 		return nil
 	case !provider.IsNotFound(err):
 		return fmt.Errorf("look up instance %s: %w", lost.mark.ProviderID, err)

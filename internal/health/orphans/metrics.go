@@ -14,7 +14,8 @@ const (
 	actionDuplicate = "duplicate"
 )
 
-// Metrics are the metrics about orphans. A nil *Metrics does nothing.
+// Metrics counts the orphans that were found and removed, and those whose removal needs a confirmation. A nil *Metrics
+// does nothing.
 type Metrics struct {
 	orphans *prometheus.CounterVec
 	blocked *prometheus.GaugeVec
@@ -24,16 +25,16 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{orphans: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_orphans_total",
-		Help: "Orphans, which are instances or leftover parts without a Machine, and second instances of a Machine, by the action taken.",
+		Help: "Instances and leftover parts without a Machine (orphans), and second instances of a Machine. The action is what Machinist did with the instance or part.",
 	}, []string{"action"}), blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_orphans_blocked",
-		Help: "Instances without a Machine that are not removed until an administrator confirms, by the reason of the condition OrphanRemovalBlocked.",
+		Help: "Instances without a Machine whose removal an administrator must confirm, by the reason of the condition OrphanRemovalBlocked.",
 	}, []string{"reason"})}
 	if err := errors.Join(registerer.Register(m.orphans), registerer.Register(m.blocked)); err != nil {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)
 	}
 	m.setBlocked(nil)
-	// The counter starts at zero so that the first orphan counts as an increase.
+	// Export the value zero at the start. Otherwise the Prometheus function increase ignores the first orphan.
 	for _, action := range []string{actionDeleted, actionFailed, actionReported, actionDuplicate} {
 		m.orphans.WithLabelValues(action)
 	}

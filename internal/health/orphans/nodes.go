@@ -26,7 +26,7 @@ import (
 type Target struct {
 	// Nodes reads Nodes from a cache with the index NodeByProviderID.
 	Nodes client.Reader
-	// Live reads from and writes to the API server of the cluster.
+	// Live is the client for reads and writes at the API server of the cluster, without a cache.
 	Live client.Client
 	// Drainer drains Nodes.
 	Drainer Drainer
@@ -41,8 +41,8 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the cached Nodes with the provider ID of the instance. The Node with its node name counts too, if it
-// has no provider ID or its mark names the instance.
+// nodesOf returns the cached Nodes with the provider ID of the instance. It also returns the Node with the node name of
+// the instance, if this Node has no provider ID or has a mark that names the instance.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
@@ -100,7 +100,8 @@ func markNames(node *corev1.Node, in *provider.Instance) bool {
 	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
 }
 
-// instanceOf returns the provider ID in the Node's mark, or else the Node's own.
+// instanceOf returns the provider ID of the Node's instance. The mark contains it. If the Node has no mark, instanceOf
+// returns spec.providerID.
 func instanceOf(node *corev1.Node) string {
 	if mark, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
 		return mark.ProviderID
@@ -119,8 +120,8 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeAllowsRemoval reports whether an orphan's Node permits its removal. A Ready Node prevents it until an
-// administrator confirms, and is then drained first.
+// nodeAllowsRemoval reports whether an orphan may be removed in view of its Nodes. If a Node is Ready, the orphan is
+// not removed until an administrator confirms the removal. After the confirmation, the Node is drained first.
 func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
@@ -145,7 +146,7 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 }
 
 // drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of this is done. The
-// timeouts are the defaults of Machines and start again after an outage.
+// timeouts have the default values of a Machine's timeouts. After an outage of the target cluster, they start again.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
@@ -181,7 +182,7 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	return outcome.Done, nil
 }
 
-// drainKey returns the key of a drain. Its space distinguishes it from the key of a Machine.
+// drainKey returns the key of a drain. The name in the key contains a space, so it cannot be the name of a Machine.
 func drainKey(in *provider.Instance) types.NamespacedName {
 	namespace, _, _ := strings.Cut(in.MachineKey, "/")
 	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
@@ -210,8 +211,8 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	return nil
 }
 
-// markNodes annotates the Nodes of an instance that is about to be removed. No Machine deletes them, so the leader does
-// when the instance is gone.
+// markNodes annotates the Nodes of an instance that is about to be removed. Normally the controller of a Machine
+// deletes its Node, but an orphan has no Machine. So deleteNodes deletes the annotated Nodes when the instance is gone.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -235,8 +236,9 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 	return nil
 }
 
-// deleteNodes deletes annotated Nodes whose instances are in no list. Ready Nodes stay, because a list may lack an
-// instance. If a Machine has recorded the instance, its controller deletes the Node.
+// deleteNodes deletes annotated Nodes whose instances are in no list. It keeps Ready Nodes, because their instance
+// probably exists although the list lacks it. It also keeps Nodes whose instance a Machine has recorded, because the
+// Machine controller deletes these Nodes.
 func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil

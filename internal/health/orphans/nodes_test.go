@@ -36,7 +36,8 @@ func (d *fakeDrainer) VolumesDetached(context.Context, drain.VolumesRequest) dra
 
 func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 
-// target adds a target cluster. Its cache is a second cluster, so that a test can make it stale.
+// target gives the collector a target cluster. A second fake client serves as the cache of the target cluster, so that
+// a test can make the cache stale.
 func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).

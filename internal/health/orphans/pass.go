@@ -65,9 +65,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// addLists adds the listed instances and leftovers, each once, and returns their scopes by the ID of the decision. An
-// instance in several scopes belongs to one with a class in its Machine's namespace, whose credentials read and remove
-// it.
+// addLists adds the listed instances and leftovers to the State without repetitions. It returns their scopes by the ID
+// of the decision. If an instance is in several scopes, addLists prefers a scope with a class in the namespace of the
+// Machine. The credentials of the scope are used to read and remove the instance.
 func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]*scope {
 	scopes, parts := map[string]*scope{}, map[string]bool{}
 	for _, own := range []bool{true, false} {
@@ -176,8 +176,9 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 	batch.report(c.Recorder)
 }
 
-// remove removes an orphan and reports whether its deletion was requested. After a confirmation, a Ready Node is
-// drained first. A read immediately before the deletion must show the same instance.
+// remove requests the deletion of an orphan, and reports whether it has done so. If the removal is confirmed and the
+// Node is Ready, it first drains the Node. Immediately before the deletion, a read from the cloud must return the same
+// instance.
 func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	if drained, err := c.nodeAllowsRemoval(ctx, planned, observation, confirmed); err != nil || !drained {

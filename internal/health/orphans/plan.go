@@ -20,7 +20,7 @@ type Rules struct {
 	Namespace string
 	// Shard selects the namespaces whose instances are checked. The zero value selects all.
 	Shard sharding.Shard
-	// Period is the time between two passes. Nothing is removed until one period after an outage.
+	// Period is the time between two passes. After an outage, no orphan is removed for the same time.
 	Period time.Duration
 	// MinAge is the minimum age of an orphan. A younger instance without a Machine is kept.
 	MinAge time.Duration
@@ -36,34 +36,37 @@ type State struct {
 	Now time.Time
 	// Listed is when the last list was read, which is the first observation of new orphans. Defaults to Now.
 	Listed time.Time
-	// Stable is since when this process has been the leader and both clusters have answered. It is zero if one of these
-	// is not true.
+	// Stable is the time at which this process had become the leader and had reached both clusters. It is zero if the
+	// process is not the leader, or if a cluster cannot be reached.
 	Stable time.Time
-	// Instances are the instances in complete lists, each once.
+	// Instances contains the instances of all complete lists, without repetitions.
 	Instances []provider.Instance
 	// Leftovers are the listed parts that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded holds, by UID, the provider IDs of cached Machines from before the instances were listed. The ID may be
-	// empty.
+	// Recorded maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was read
+	// before the instances were listed.
 	Recorded map[types.UID]string
-	// Live holds the UIDs of all Machines at the API server after the instances were listed. It is nil without such a
-	// list.
+	// Live contains the UIDs of all Machines at the API server. These Machines were listed after the instances. Live is
+	// nil if they were not listed.
 	Live map[types.UID]bool
-	// Elsewhere holds the provider IDs of other shards' Machines from that list.
+	// Elsewhere contains the provider IDs of the Machines of other shards, from the same list as Live.
 	Elsewhere map[string]bool
-	// Before holds the observations of the previous pass, and InstancesBefore its Plan.Instances. Both are nil in the
-	// first pass.
+	// Before contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
+	// first pass, Before and InstancesBefore are nil.
 	Before          Observations
 	InstancesBefore map[string]int
 
-	// NodeReady holds the names of Ready Nodes of instances without a Machine, by instance ID.
+	// NodeReady maps the ID of an instance without a Machine to the name of its Ready Node. Instances whose Node is not
+	// Ready are missing.
 	NodeReady map[string]string
-	// Blocked means that a class reports MostInstancesOrphaned or, after a restart, that the Ledger does.
+	// Blocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
+	// this information, and after a restart also the Ledger.
 	Blocked bool
 	// Confirmed holds the IDs of orphans that may be removed: an administrator confirmed it on their class, or their
 	// Machine was force-deleted.
 	Confirmed map[string]bool
-	// ForceDeleted are force-deleted Machines that may have left something in the cloud.
+	// ForceDeleted contains the entries of the Ledger about force-deleted Machines that may still have resources in the
+	// cloud.
 	ForceDeleted forceDeleted
 }
 
@@ -73,20 +76,21 @@ type Observations map[string]Observation
 
 // Observation is what a pass remembers about one orphan or duplicate.
 type Observation struct {
-	// Machine is the UID in the tags. Another UID means another instance.
+	// Machine is the UID of the Machine in the tags of the instance. If the tags contain another UID, the observation
+	// is not about the same instance.
 	Machine types.UID
 	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
-	// First is when the orphan or duplicate was first seen.
+	// First is the time of the first pass that found the orphan or duplicate.
 	First time.Time
-	// Attempts is the number of attempts to remove the orphan.
+	// Attempts counts how often a pass has tried to remove the orphan.
 	Attempts int
 	// Reported means that the metric and an event have reported the orphan or duplicate.
 	Reported bool
-	// Blocked means that most instances, including this one, lost their Machines at once. New Machines that make the
-	// orphans a minority do not reset it.
+	// Blocked means that most instances, including this one, lost their Machines at once. The field stays true even if
+	// new Machines are created, so that less than half of the instances are orphans.
 	Blocked bool
-	// Warned means that an event has asked for a confirmation.
+	// Warned means that an event has told administrators to confirm the removal.
 	Warned bool
 	// Drain is the drain of the orphan's Node, if a drain began.
 	Drain Drain
@@ -94,7 +98,7 @@ type Observation struct {
 
 // Drain is a drain of the Node of an orphan.
 type Drain struct {
-	// Node and UID identify the Node. They are empty before a drain.
+	// Node and UID are the name and the UID of the Node. These fields are empty before a drain begins.
 	Node string
 	UID  types.UID
 	// Began is when the drain began. Epoch identifies the period between two outages of the target cluster.
@@ -108,10 +112,10 @@ type Outcome string
 const (
 	// Delete means that the instance or the leftovers are removed now.
 	Delete Outcome = "Delete"
-	// Report replaces Delete if Rules.ReportOnly is true.
+	// Report means that the instance or the leftovers would be removed now, but Rules.ReportOnly is true.
 	Report Outcome = "Report"
-	// Duplicate means that the Machine has another instance. The instance is kept, because only the Machine's
-	// controller knows which one is in use.
+	// Duplicate means that the instance belongs to a Machine that has recorded another instance. The instance is kept,
+	// because only the Machine's controller knows which of the two instances is in use.
 	Duplicate Outcome = "Duplicate"
 
 	// MostOrphaned means that most instances lost their Machines at once. An administrator must confirm their removal.
@@ -137,7 +141,8 @@ const (
 	AfterOutage Outcome = "AfterOutage"
 	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is the outcome of ledger entries for force-deleted Machines of which no list has shown anything yet.
+	// ForceDeleted is the outcome of ledger entries for force-deleted Machines whose resources were not found in a list
+	// yet.
 	ForceDeleted Outcome = "ForceDeleted"
 )
 
@@ -145,7 +150,8 @@ const (
 type Decision struct {
 	// ID is the provider ID of the instance, or the ID of Leftovers.
 	ID string
-	// Instance contains only the tags and the launch time if Parts is not empty.
+	// Instance is the instance, with all fields that the cloud reports. For leftovers, it contains only the tags and
+	// the launch time.
 	Instance provider.Instance
 	// Parts are the IDs of the leftovers, or empty for an instance.
 	Parts   []string
@@ -154,11 +160,11 @@ type Decision struct {
 
 // Plan is the result of Decide.
 type Plan struct {
-	// Decisions holds one Decision for each instance and each machine's leftovers. Removals come first, ordered by the
-	// number of attempts and the first observation. The others are ordered by ID.
+	// Decisions contains one Decision for each instance and each machine's leftovers. Removals come first, ordered by
+	// the number of attempts and the first observation. The remaining decisions are ordered by ID.
 	Decisions []Decision
-	// Observations and Instances are inputs of the next pass. Instances counts this installation's instances by
-	// namespace, and the key "" counts all.
+	// Observations and Instances are inputs of the next pass. Instances maps each namespace to the number of this
+	// installation's instances. The key "" has the number of all instances.
 	Observations Observations
 	Instances    map[string]int
 }
@@ -167,12 +173,12 @@ type Plan struct {
 //
 //   - The tags have this installation's cluster ID, the UID of a Machine, and one of this installation's namespaces.
 //   - The Machine is neither in the cache nor at the API server, and no other Machine has recorded the instance.
-//   - Both were also true in the pass before.
-//   - The instance is old enough.
+//   - The previous pass found the same instance without a Machine.
+//   - The instance is at least as old as MinAge.
 //
 // Machines are listed after instances. A Machine exists before its instance and is deleted after it. So if a listed
-// instance has no Machine, the Machine was deleted. For leftovers, the lists must also contain no instance of their
-// machine.
+// instance has no Machine, the Machine was deleted. Leftovers are removed only if, in addition, no instance with the
+// same Machine in its tags is listed.
 //
 // Two signs suggest that a Machine was lost while its instance is in use: most instances lost their Machines at once,
 // or the Node is Ready. In these cases, an administrator must confirm the removal.
@@ -239,8 +245,9 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete for an instance or leftovers without an owner, and otherwise why they are kept. claimed holds
-// the provider IDs that Machines have recorded. listed holds the UIDs of Machines with a listed instance.
+// classify returns Delete for an instance or leftovers without an owner. Otherwise it returns the reason why they are
+// kept. The map claimed contains the provider IDs that Machines have recorded. The map listed contains the UIDs of
+// Machines with a listed instance.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -272,20 +279,22 @@ func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.
 
 const (
 	// minMostOrphaned is the minimum number of orphans that counts as most instances. An interrupted creation or a
-	// removed finalizer leaves one or two orphans. Three of three may be a whole cluster.
+	// removed finalizer leaves one or two orphans. If all three instances of a small cluster are orphans, the cluster
+	// may have lost all its Machines.
 	minMostOrphaned = 3
-	// mostOrphanedDivisor makes half of the instances count as most. With a higher threshold, new instances of replaced
-	// machines would hide a loss of all machines.
+	// If the number of orphans is at least the number of instances divided by mostOrphanedDivisor, most instances are
+	// orphans. If all Machines are lost and created again, each of them gets a new instance, so only half of the
+	// instances are orphans.
 	mostOrphanedDivisor = 2
 	everywhere          = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine, and the key everywhere for all
-// namespaces together. It also fills in instances, by namespace.
+// mostOrphaned returns the namespaces in which most instances have no Machine. If this is so for all namespaces
+// together, the result also contains the key "". The map instances gets the number of instances in each namespace.
 //
-// Orphans count from their second pass on, because a list may contain instances that were removed on purpose. The
-// number of instances is that of this or the previous pass, whichever is lower. Terminating instances and remnants of
-// force-deleted Machines do not count.
+// An orphan counts only if the previous pass found it too, because a list may contain instances that were removed on
+// purpose. The number of instances is that of this or the previous pass, whichever is lower. Terminating instances and
+// remnants of force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -327,7 +336,9 @@ func namespaceIn(key string) string {
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
-		// This check comes first. Until a class reports it, a restart would forget that most instances were orphaned.
+		// This check comes before the checks of the age and of outages, because the outcome MostOrphaned is stored at
+		// once in the condition of a class. Without the condition, a new process would not know that the removal is
+		// blocked.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
 		return TooYoung
@@ -353,8 +364,9 @@ func latest(a, b time.Time) time.Time {
 // clockDifference is the maximum difference between the clocks of the provider and this process.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance is older than MinAge. first is when it was first seen. The provider's launch time
-// alone must exceed MinAge by clockDifference.
+// isOld reports whether an instance is older than MinAge. Both its launch time and the parameter first, the time at
+// which it was first seen, must be at least MinAge ago. The launch time alone is enough if it is at least MinAge +
+// clockDifference ago. If the provider reports no launch time, only first counts.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {

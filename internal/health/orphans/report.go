@@ -13,14 +13,14 @@ import (
 // Ledger stores the result of the last pass.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
-	// MostOrphaned reports whether a stored pass found most instances without a Machine.
+	// MostOrphaned reports whether the last stored result says that most instances have no Machine.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
 	// ForceDeleted returns force-deleted Machines that may have left something in the cloud.
 	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
 }
 
-// record stores the result of a pass in the Ledger. After an error, users see an old result, and a restart may forget
-// that removals are blocked.
+// record stores the result of a pass in the Ledger. If this fails, the Ledger contains the result of an earlier pass.
+// Users then read an old result, and after a restart, the process may not know that removals are blocked.
 func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
@@ -33,7 +33,8 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 	}
 }
 
-// pageOf returns the orphans and duplicates of a pass. If there are too many, those that are removed first are listed.
+// pageOf returns the orphans and duplicates of a pass. If there are too many entries for a page, it contains the
+// orphans that are removed first.
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
@@ -58,7 +59,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		}
 		page.Entries = append(page.Entries, e)
 	}
-	// Another order of removals must not change the page.
+	// Sort the entries by ID. Otherwise the page would change whenever the order of the removals changes.
 	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
 		return cmp.Or(cmp.Compare(a.ProviderID, b.ProviderID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Source, b.Source))
 	})

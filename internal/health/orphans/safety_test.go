@@ -83,7 +83,8 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// Without its Machine, a duplicate becomes an orphan that this pass sees for the first time.
+	// When its Machine is deleted, a duplicate becomes an orphan. The next pass must not remove it, because it is the
+	// first pass that finds the instance as an orphan.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -200,7 +201,7 @@ func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
 	w.reach.reason, w.reach.since = "", w.clock.Now()
 	w.reconcile()
 	w.want(orphan)
-	// An outage between two passes delays the removal by a period.
+	// After an outage between two passes, an orphan is not removed until Rules.Period has passed.
 	w.reach.since = w.clock.Now().Add(time.Minute)
 	w.pass()
 	w.want(orphan)

@@ -48,7 +48,8 @@ func (s *scope) classIn(namespace string) client.Object {
 	return nil
 }
 
-// sourceOf returns the object for reports about a namespace's orphans: a class of the namespace, or else source.
+// sourceOf returns the object on which the orphans of a namespace are reported. It prefers a class of the namespace. If
+// the scope has no such class, it returns the first class or Machine of the scope.
 func (s *scope) sourceOf(namespace string) client.Object {
 	if class := s.classIn(namespace); class != nil {
 		return class
@@ -56,10 +57,10 @@ func (s *scope) sourceOf(namespace string) client.Object {
 	return s.source
 }
 
-// confirms reports whether an administrator may confirm on this object the removal of a namespace's orphans. A user who
-// may write the classes of one namespace must not decide about the instances of another. Other classes count only if no
-// class of the namespace can find the orphans. unlisted holds the namespaces with incomplete lists, for which this is
-// unknown.
+// confirms reports whether an annotation of the object source may confirm the removal of a namespace's orphans. A user
+// who may write the classes of one namespace must not decide about the instances of another namespace. So the object
+// must be in the same namespace, unless no class of that namespace can find the orphans. The map unlisted contains the
+// namespaces for which this is unknown, because their lists are incomplete.
 func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
 	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
 }
@@ -109,8 +110,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	return f, nil
 }
 
-// allClasses returns the classes of all shards. Only a class of another shard may find the last instance of a
-// namespace.
+// allClasses returns the classes of all shards. A namespace of this shard may have orphans but no class anymore. Such
+// orphans can only be found with the credentials of a class in another namespace, which may belong to another shard.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
@@ -172,12 +173,12 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials and groups the inputs that one list covers, in the order of their names. Inputs
-// without readable credentials are returned as unlisted.
+// scopesOf reads the credentials of all inputs, in the order of their names. It groups the inputs for which one list of
+// instances is enough. If the credentials of an input cannot be read, the input is part of the result unlisted.
 func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	// Orphans are reported on the first source, which belongs to this shard if any source does.
+	// Inputs of this shard come first. The first input of a scope becomes scope.source, on which orphans are reported.
 	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
 		ours := func(key string) int {
 			if c.Rules.Shard.Owns(f.inputs[key].namespace) {
@@ -213,8 +214,9 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 	return scopes, unlisted
 }
 
-// scopeName returns the driver's name for the scope of a class, or else the spec of the class, with different prefixes.
-// One list covers all classes with the same name and credentials.
+// scopeName returns the name that the driver gives to the scope of a class. If the driver has no name for it, scopeName
+// returns the spec of the class. The prefixes of names and specs are different. One list finds the instances of all
+// classes with the same scope name and credentials.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)

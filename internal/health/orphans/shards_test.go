@@ -38,7 +38,8 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 	}
 }
 
-// inShard limits the collector to the shard of the test's namespace, and returns a namespace of the other shard.
+// inShard divides the namespaces into two shards. The collector gets the shard of the test's namespace. The result is a
+// new namespace in the other shard.
 func (w *world) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
@@ -72,7 +73,8 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	return class
 }
 
-// Only a class of another shard finds the last instance of a namespace. That class gets no condition.
+// A namespace has an orphan but no class. The orphan is found with the credentials of a class in another shard, and
+// that class gets no condition.
 //
 // Rule: shard-collects-its-own-orphans.
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {

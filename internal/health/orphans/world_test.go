@@ -36,8 +36,8 @@ var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on the in-memory API server, with a clock that the
-// test moves.
+// world is a test environment with a simulated cloud, an API server and a fake clock. Its collector is responsible for
+// one namespace and provider.
 type world struct {
 	*testing.T
 	api       client.WithWatch
@@ -166,8 +166,8 @@ func (w *world) unblock(class string) {
 	}
 }
 
-// wantBlocked checks the condition OrphanRemovalBlocked of a class. An empty reason means no condition. message is part
-// of its message.
+// wantBlocked checks that the class has the condition OrphanRemovalBlocked with the reason, and that the condition's
+// message contains the text message. If the reason is empty, the class must not have the condition.
 func (w *world) wantBlocked(class, reason, message string) {
 	w.Helper()
 	found := &v1beta1.MachineClass{}
@@ -213,7 +213,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// lost adds an hour-old instance without a Machine to the account of small.
+// lost creates an instance that is one hour old and has no Machine, in the account of the class "small".
 func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)

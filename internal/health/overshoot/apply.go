@@ -16,18 +16,19 @@ import (
 )
 
 func freezable(f *fleet) bool {
-	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.creates(o) })
+	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.mayCreate(o) })
 }
 
-// creates reports whether a member may create machines. An old set without machines cannot, because its frozen
-// deployment does not scale it up.
-func (f *fleet) creates(o client.Object) bool {
+// mayCreate reports whether a deployment or set of the fleet may create machines. A set with zero replicas and no
+// machines cannot create any while its deployment is frozen, because the deployment does not scale it up.
+func (f *fleet) mayCreate(o client.Object) bool {
 	set, ok := o.(*v1beta1.MachineSet)
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze labels the members that may create machines, root first, and sets their condition Frozen. Members that are
-// frozen already stay as they are. It reports whether it wrote anything, even with an error.
+// freeze labels the deployment and the sets that may create machines, the deployment first, and sets their condition
+// Frozen. It does not change objects that are already frozen. wrote is true if freeze has changed an object, even if it
+// returns an error.
 func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrote bool, err error) {
 	message := fmt.Sprintf("There are %s, but at most %d are allowed. No machines are created until the surplus is gone.",
 		wording.Count(live, "machine"), high)
@@ -35,7 +36,7 @@ func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrot
 		message = fmt.Sprintf("There is 1 machine, but at most %d are allowed. No machines are created until it is gone.", high)
 	}
 	for _, o := range f.members() {
-		if !frozen(o) && f.creates(o) {
+		if !frozen(o) && f.mayCreate(o) {
 			was := o.DeepCopyObject().(client.Object)
 			labels := maps.Clone(o.GetLabels())
 			if labels == nil {
@@ -80,8 +81,9 @@ func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message str
 	return true, nil
 }
 
-// thaw removes the freeze labels of this package, root first, and the annotation unfreeze. Controllers of the owners
-// then reset the condition Frozen. It reports whether it wrote anything, even with an error.
+// thaw removes the freeze labels of this package and the annotation unfreeze, from the deployment first and then from
+// its sets. The controllers of these objects then reset the condition Frozen. wrote is true if thaw has changed an
+// object, even if it returns an error.
 func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// perMachine is the delay between two checks for each machine of a fleet, up to the period. Each check examines all
-	// machines, so without a delay the cost of scaling would grow with the square of the size.
+	// The delay between two checks of a fleet is perMachine multiplied by the number of machines, but at most the
+	// period. Each check examines all machines of the fleet. If each new machine caused a check, the cost of scaling up
+	// a fleet would grow with the square of its size.
 	perMachine = time.Millisecond
 )
 
@@ -132,8 +133,8 @@ func (r *Reconciler) observation(f *fleet, now time.Time) (Observation, bool) {
 		Unfreeze: f.unfreeze()}, known
 }
 
-// stepLive counts the machines at the API server. It freezes a fleet if they are too many, and completes an interrupted
-// step.
+// stepLive counts the machines at the API server. If there are too many machines, it freezes the fleet. It also
+// completes an interrupted step.
 func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetState,
 	seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
@@ -153,7 +154,7 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetSt
 	known.history = known.history.Learn(observation, r.Limits)
 	var wrote bool
 	switch decision := Decide(known.history, observation, r.Limits); {
-	// The freeze of a frozen fleet may be incomplete.
+	// Also call freeze for a frozen fleet, because some of its sets may not be frozen yet.
 	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep:
 		wrote, err = r.freeze(ctx, f, observation.Live, decision.High)
 	case known.interrupted && !observation.Frozen && f.anyFrozenByUs():

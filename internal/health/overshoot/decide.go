@@ -15,7 +15,7 @@ const (
 // History is what the Reconciler remembers about a fleet. The zero value is an unknown fleet.
 type History struct {
 	wanted int
-	// former is the size before that, which is tolerated until formerUntil.
+	// former is the previous value of wanted. Until formerUntil, the fleet may still have this many machines.
 	former      int
 	formerUntil time.Time
 	// pauseUntil is when the next step may be taken.
@@ -28,11 +28,12 @@ type Observation struct {
 	Now time.Time
 	// Wanted is replicas plus the surge of a deployment.
 	Wanted int
-	// Recorded is the number of machines in the owners' status. For an unknown fleet, it counts as the former size.
+	// Recorded is the number of machines in the owners' status. In the first observation of a fleet, this many machines
+	// are tolerated for a period, as if the fleet had been scaled down.
 	Recorded int
 	// Live counts machines that are neither being deleted nor preserved.
 	Live int
-	// Frozen means frozen because of an overshoot.
+	// Frozen means that this package has frozen the fleet. A freeze by a user does not count.
 	Frozen bool
 	// Unfreeze means that an administrator wants to end the freeze.
 	Unfreeze bool
@@ -41,14 +42,14 @@ type Observation struct {
 // Decision is the result of Decide.
 type Decision struct {
 	Step Step
-	// High is the tolerated number of machines.
+	// High is the highest number of machines at which the fleet is not frozen.
 	High int
 	// Wait is the time until the next check without an event. Zero means never.
 	Wait time.Duration
 }
 
-// Learn returns the history with the observed wanted size. A former, higher size is tolerated for a period, so that the
-// surplus can be deleted.
+// Learn adds the wanted size of an observation to the history. After a reduction, the former size is tolerated for a
+// period, so that the surplus can be deleted.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
@@ -64,7 +65,7 @@ func (h History) Learn(s Observation, l Limits) History {
 	return h
 }
 
-// ForgetWanted returns the history without the former size.
+// ForgetWanted returns a history for which the next observation counts as the first observation of the fleet.
 func (h History) ForgetWanted() History {
 	h.known = false
 	return h
@@ -77,7 +78,8 @@ func (h History) tolerated(now time.Time) int {
 	return h.wanted
 }
 
-// AfterStep returns the history after a step was taken or not needed.
+// AfterStep returns the history after a freeze, a thaw, or a live check in which neither was necessary. The next step
+// is possible after a period.
 func (h History) AfterStep(now time.Time, l Limits) History {
 	h.pauseUntil = now.Add(l.Period)
 	return h
@@ -86,7 +88,7 @@ func (h History) AfterStep(now time.Time, l Limits) History {
 // Pausing reports whether the last step was less than a period ago.
 func (h History) Pausing(now time.Time) bool { return now.Before(h.pauseUntil) }
 
-// Decide returns the next step for a fleet. h already includes the observation (see Learn).
+// Decide returns the next step for a fleet. The caller must first add the observation to the history with Learn.
 func Decide(h History, s Observation, l Limits) Decision {
 	d := Decision{Step: Keep, High: h.tolerated(s.Now) + l.Up}
 	step := Keep

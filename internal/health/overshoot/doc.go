@@ -1,4 +1,4 @@
-// Package overshoot stops the creation of machines for a fleet with more machines than its owners want.
+// Package overshoot stops the creation of machines for a fleet that has too many machines for its spec.replicas.
 //
 // A set counts its machines before it creates one. A surplus means that something else creates machines in its name, or
 // that there is a bug. Because machines cost money, the fleet is frozen until the surplus is gone.

@@ -17,12 +17,12 @@ const (
 
 // Limits define when a fleet has too many machines.
 type Limits struct {
-	// Up is how many machines beyond replicas and surge are tolerated. It is at least 0.
+	// Up is the tolerance: a fleet is frozen if it has more than replicas + surge + Up machines. It is at least 0.
 	Up int
-	// Down is how many machines below the tolerated number end a freeze. It is at most Up. Otherwise a fleet with
-	// exactly the wanted number would stay frozen.
+	// Down is the hysteresis: a freeze ends if the fleet has at most replicas + surge + Up − Down machines. Down must
+	// not be greater than Up. Otherwise a fleet with exactly the wanted number would stay frozen.
 	Down int
-	// Period is the minimum time between two steps of a fleet. A step begins or ends a freeze.
+	// Period is the minimum time between the beginning and the end of a freeze, and between two freezes of a fleet.
 	Period time.Duration
 }
 
@@ -33,7 +33,7 @@ func (l *Limits) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.Down, "overshoot-recovery", DefaultDown,
 		"a freeze ends when the number of machines is this far below the limit of --overshoot-tolerance. At most --overshoot-tolerance")
 	fs.DurationVar(&l.Period, "overshoot-check-period", DefaultPeriod,
-		"minimum duration of a freeze because of too many machines. After replicas are reduced, surplus machines are tolerated for the same time")
+		"minimum duration of a freeze because of too many machines. after replicas are reduced, the former number of machines is tolerated for as long as this period")
 }
 
 // Validate returns an error for each invalid flag.

@@ -16,11 +16,12 @@ import (
 )
 
 type fleet struct {
-	// deployment is nil for a standalone set, the only one in sets.
+	// deployment is nil if the fleet is a standalone set.
 	deployment *v1beta1.MachineDeployment
-	sets       []*v1beta1.MachineSet
-	live       map[types.UID]int
-	examined   int
+	// sets contains the sets of the deployment, or only the standalone set.
+	sets     []*v1beta1.MachineSet
+	live     map[types.UID]int
+	examined int
 }
 
 func (f *fleet) root() client.Object {
@@ -41,7 +42,8 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen reports whether this package froze the fleet. If a user froze the root, the labels of the sets decide.
+// frozen reports whether this package froze the fleet. If a user froze the deployment, its label does not show whether
+// this package froze the fleet too. In this case, the fleet counts as frozen if this package froze one of its sets.
 func (f *fleet) frozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
@@ -119,8 +121,8 @@ func counts(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }
 
-// find returns the fleet of a key without its machines. It returns nil if the root is missing or being deleted, or if
-// the key is a set with an owner.
+// find returns the fleet with the key. It does not count the fleet's machines. It returns nil if the deployment or the
+// standalone set is missing or being deleted, or if the key names a set with an owner.
 func find(ctx context.Context, reader client.Reader, key types.NamespacedName, indexed bool) (*fleet, error) {
 	kind, name := split(key)
 	if kind == kindSet {

@@ -26,7 +26,8 @@ type fleetState struct {
 	sets       []types.UID
 	checkAfter time.Time
 	frozen     bool
-	// interrupted means that the last step failed after a write. It must be completed even if the numbers have changed.
+	// interrupted means that the last freeze or thaw failed after a write. The step must be completed, even if the
+	// number of machines no longer requires it.
 	interrupted bool
 }
 

@@ -54,7 +54,7 @@ func fleetOfDeployment(_ context.Context, o client.Object) []reconcile.Request {
 func fleetOfSet(_ context.Context, o client.Object) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: keyOf(kindSet, o.GetNamespace(), o.GetName())}}
 	if deployment := deploymentOf(o); deployment != "" {
-		// The set may have been standalone before.
+		// Check both keys, because a deployment may just have adopted the set, which was a standalone fleet before.
 		requests = append(requests, reconcile.Request{NamespacedName: keyOf(kindDeployment, o.GetNamespace(), deployment)})
 	}
 	return requests

@@ -50,8 +50,8 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// A deployment and a set of the same name have different keys. A set with a deployment triggers a check of the
-// deployment.
+// A deployment and a set of the same name have different keys. An event of a set that belongs to a deployment triggers
+// a check of the deployment.
 func TestFleetKeys(t *testing.T) {
 	keys := func(o client.Object) (names []string) {
 		for _, r := range fleetOfSet(t.Context(), o) {

@@ -15,7 +15,7 @@ type problem struct {
 	reason, message string
 	// waits is true if the problem is not an error and ends without any action by a user.
 	waits bool
-	// after is when to check again. Zero means that an event triggers the next pass.
+	// after is the time until the next check. If it is zero, an event triggers the next pass.
 	after time.Duration
 }
 

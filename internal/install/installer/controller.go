@@ -26,7 +26,7 @@ type Options struct {
 	// Client writes Providers and reads them from the cache. Each read includes the writes of this process. It is
 	// required.
 	Client client.Client
-	// Live reads and writes all other objects without a cache. It is required.
+	// Live is a client without a cache, for reads and writes of all other objects. It is required.
 	Live client.Client
 	// Render renders the chart of a provider process. It is required.
 	Render Render
@@ -50,13 +50,14 @@ const (
 	// leaderDelay applies to the holder of the Lease. Leases are not watched, because every renewal would cause an
 	// event.
 	leaderDelay = 3 * time.Second
-	// useDelay applies to the Machines that still need a Provider that is being deleted.
+	// useDelay is the time between two checks whether Machines still use a Provider that is being deleted.
 	useDelay = 10 * time.Second
-	// secretDelay applies to a missing Secret.
+	// secretDelay is the time between two checks of a missing Secret.
 	secretDelay = 15 * time.Second
-	// othersDelay applies to objects of other owners, which are not watched.
+	// othersDelay is the time between two checks of objects that belong to other owners, because the operator does not
+	// watch these objects.
 	othersDelay = 15 * time.Second
-	// nodesDelay applies to Nodes without a provider ID, or of several platforms.
+	// nodesDelay is the time between two checks if Nodes lack a provider ID, or belong to several platforms.
 	nodesDelay = 30 * time.Second
 )
 
@@ -93,8 +94,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Prov
 	return r.install(ctx, provider, nil)
 }
 
-// install installs the objects of a Provider and writes its status. The condition additional may be nil. install
-// returns the time until the next check, or zero if an event triggers the next pass.
+// install applies the objects of a Provider and writes its status. If additional is not nil, the status also contains
+// this condition. The result is the time until the next check, or zero if an event triggers the next pass.
 func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	additional *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()

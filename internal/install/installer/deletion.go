@@ -17,6 +17,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
+// Reasons of events on a Provider. Events also use the reasons of its conditions.
 const (
 	// ReasonUninstalled surfaces when a deleted Provider and all its objects are gone.
 	ReasonUninstalled = "Uninstalled"
@@ -25,7 +26,7 @@ const (
 // background deletes an object immediately and its dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-// maxCounted limits the Machines that are read to count the users of a process.
+// maxCounted is the maximum number of Machines that are read to count the Machines that need a provider process.
 const maxCounted = 100
 
 // reconcileDelete uninstalls a Provider that is being deleted. The process stays while Machines or classes need it,

@@ -58,7 +58,7 @@ func (d detection) problem() *problem {
 		parts[i] = fmt.Sprintf("%d %s", d.platforms[platform], platform)
 	}
 	return &problem{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: wording.Brief(fmt.Sprintf(
-		"The provider IDs of the %s are of several platforms: %s. Create a Provider with its type in spec.type.",
+		"The provider IDs of the %s belong to several platforms: %s. Create a Provider with its type in spec.type.",
 		nodeCount(d.total), strings.Join(parts, ", ")))}
 }
 

@@ -37,7 +37,8 @@ func TestDetectPlatform(t *testing.T) {
 		"no provider IDs": {nodes: nodesWith("", ""), reason: v1beta1.ReasonWaitingForNodes,
 			message: "None of 2 Nodes has a provider ID"},
 		"two platforms": {nodes: nodesWith("aws:///a", "azure:///a", "azure:///b", ""),
-			reason: v1beta1.ReasonPlatformMixed, message: "The provider IDs of the 4 Nodes are of several platforms: 2 azure, 1 aws."},
+			reason:  v1beta1.ReasonPlatformMixed,
+			message: "The provider IDs of the 4 Nodes belong to several platforms: 2 azure, 1 aws."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := detect(test.nodes)

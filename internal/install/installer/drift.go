@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// covers reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. A field
-// that is no longer desired changes the hash of the rendered object instead.
+// covers reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. When a
+// field is removed from the chart, the hash of the rendered object changes. So covers does not have to detect the
+// removal.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of Providers. A nil *Metrics does nothing.
+// Metrics exports metrics about the state of each Provider. The methods of a nil *Metrics do nothing.
 type Metrics struct{ providers *objectmetrics.Collector }
 
 // NewMetrics registers the metrics. Each scrape computes them from the cache.

@@ -12,14 +12,14 @@ import (
 )
 
 type steps struct {
-	// Desired are the rendered objects in the order of their creation.
+	// Desired contains the rendered objects in the order of their creation.
 	Desired []*unstructured.Unstructured
-	// Apply are the desired objects that are missing or different.
+	// Apply contains the desired objects that are missing in the cluster or differ from it.
 	Apply []application
-	// Prune are the objects that are no longer desired, in reverse order of creation.
+	// Prune contains the objects to delete, because they are no longer desired, in reverse order of creation.
 	Prune []*unstructured.Unstructured
-	// Conflicts are desired objects that already exist and belong to another owner. If there are any, nothing is
-	// changed.
+	// Conflicts contains the desired objects that already exist and belong to another owner. If there are conflicts,
+	// the operator changes nothing.
 	Conflicts []*unstructured.Unstructured
 }
 
@@ -29,7 +29,7 @@ type application struct {
 	Force bool
 }
 
-// present holds the desired or recorded objects that exist in the cluster.
+// present contains the objects that exist in the cluster, if they are desired or the status lists them.
 type present map[v1beta1.InstalledObject]*unstructured.Unstructured
 
 // planOf compares the desired objects with the existing ones. The owner is the UID of the Provider.
@@ -74,7 +74,7 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns the objects that the status lists after the steps.
+// installed returns the objects to list in the status when all steps are done.
 func (s steps) installed() []v1beta1.InstalledObject {
 	refs := make([]v1beta1.InstalledObject, len(s.Desired))
 	for i, object := range s.Desired {

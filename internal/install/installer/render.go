@@ -27,7 +27,8 @@ type Release struct {
 type Render func(Release) ([]*unstructured.Unstructured, error)
 
 const (
-	// managedByLabel names the program that created an object. Name replaces the value of Helm.
+	// managedByLabel is the key of the label with the program that manages an object. In the rendered chart, its value
+	// is "Helm". The operator sets it to Name.
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// Name is the name of the operator process and of its field manager.
 	Name = "machinist-operator"

@@ -65,7 +65,8 @@ func TestErrorAboutValueHasItsPath(t *testing.T) {
 	}
 }
 
-// The operator would need all permissions of a migrator to grant them.
+// The operator can grant only permissions that it has. To install a migrator, it would need all permissions of the
+// migrator.
 func TestOperatorInstallsNoMigrator(t *testing.T) {
 	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
 		Values: &runtime.RawExtension{Raw: []byte(`{"migrator":{"enabled":true}}`)}}}

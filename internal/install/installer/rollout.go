@@ -53,7 +53,7 @@ func (p process) podsRefused() *rollout {
 	return nil
 }
 
-// newestStuckPod returns the problem of the newest stuck pod, which has the newest version.
+// newestStuckPod returns the problem of the stuck pod that was created last, because this pod runs the newest version.
 func (p process) newestStuckPod() *rollout {
 	pods := slices.Clone(p.pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {

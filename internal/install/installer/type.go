@@ -36,7 +36,8 @@ func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider
 	return duplicateType(provider, status.Type, all.Items), nil
 }
 
-// detectType detects the type from the Nodes. A Provider with installed objects keeps its type.
+// detectType detects the type from the Nodes. If objects of the Provider are already installed, its type does not
+// change anymore.
 func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderStatus) (*problem, error) {
 	if status.Detected != nil && len(status.Installed) > 0 {
 		status.Type = status.Detected.Type
@@ -90,8 +91,8 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes decides between two Providers of one type. An installed Provider precedes one that is not installed.
-// Otherwise the older one precedes.
+// precedes reports which of two Providers of the same type is installed: it returns true for a. A Provider with
+// installed objects takes precedence. If both or neither have installed objects, the older Provider takes precedence.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -29,10 +29,11 @@ type Parts struct {
 	SecretNamespaces []string
 	// MigratorNamespaces are the namespaces in which a migrator may write Secrets, acquire Leases and scale workloads.
 	MigratorNamespaces []string
-	// Shards is the number of shards. With 0 or 1, one process serves all namespaces.
+	// Shards is the number of processes between which the namespaces are divided. With 0 or 1, one process serves all
+	// namespaces.
 	Shards int
-	// WebhookURL is the URL at which API servers reach the webhook. Empty means the Service of the process. Off
-	// disables the webhook.
+	// WebhookURL is the URL at which API servers reach the webhook. If it is empty, API servers use the Service of the
+	// process. The value Off disables the webhook.
 	WebhookURL string
 }
 
@@ -214,7 +215,8 @@ func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, er
 	return converted, nil
 }
 
-// must panics on an error. The charts are embedded, so the tests detect each error.
+// must returns the rendered objects, and panics if rendering failed. The charts are embedded in the program, so
+// rendering cannot fail only in production: tests would find such an error.
 func must[T any](rendered T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("embedded charts: %v", err))

@@ -134,7 +134,7 @@ func TestEveryPolicyIsBound(t *testing.T) {
 
 // An API server ignores a FlowSchema whose priority level does not exist.
 func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
-	// Every API server has this level.
+	// Every API server has the priority level leader-election by default.
 	levels := map[string]bool{"leader-election": true}
 	schemas := 0
 	for _, object := range FlowControl() {

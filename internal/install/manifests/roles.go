@@ -24,7 +24,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of a provider's process. A process with a namespace works only there.
+// For is a method that returns the ClusterRole and the Roles of a provider process. If namespace is not empty, the
+// process works only in this namespace.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

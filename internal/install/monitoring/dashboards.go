@@ -16,15 +16,16 @@ type Dashboard struct {
 	// Name is the source file without its extension. The uid of the dashboard is machinist-<name>.
 	Name  string `json:"-"`
 	Title string `json:"title"`
-	// Variables can be set by users, in addition to the data source and the cluster.
+	// Variables are labels by which users can filter the dashboard. Every dashboard also has variables for the data
+	// source and the cluster.
 	Variables []Variable `json:"variables,omitempty"`
 	Rows      []Row      `json:"rows"`
 }
 
-// Variable is a label whose values users select. In an expression, $name stands for name=~"$name".
+// Variable is a label by which users can filter a dashboard. In an expression, $name stands for name=~"$name".
 type Variable struct {
 	Name string `json:"name"`
-	// Metric is a metric that has the label.
+	// Metric is the name of a metric that has the label. The possible values are read from this metric.
 	Metric string `json:"metric"`
 }
 
@@ -136,7 +137,8 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// variable returns the variable of a label. The value .* also matches metrics without the label.
+// variable returns a Grafana variable with which users select values of a label. The value .* also matches metrics
+// without the label.
 func variable(label, metric string, source object) object {
 	query := fmt.Sprintf("label_values(%s, %s)", metric, label)
 	return object{"name": label, "label": label, "type": "query", "datasource": source, "definition": query,

@@ -33,7 +33,8 @@ type Group struct {
 type Rule struct {
 	Alert string `json:"alert"`
 	Expr  string `json:"expr"`
-	// For is a Prometheus duration. If it is empty, the alert fires at once.
+	// For is how long the expression must be true before the alert fires, as a Prometheus duration. If it is empty, the
+	// alert fires at once.
 	For         string            `json:"for,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -79,8 +80,8 @@ func (r Rules) Published() Rules {
 
 // Short contains short durations for tests that evaluate the rules every second.
 type Short struct {
-	// For replaces the field "for" of each rule, Range each range, and Threshold each duration in a comparison. All
-	// must be whole seconds.
+	// The duration For replaces the field "for" of each rule. The duration Range replaces each range of a selector. The
+	// duration Threshold replaces each duration in a comparison. The three durations must be whole seconds.
 	For, Range, Threshold time.Duration
 }
 
@@ -117,12 +118,14 @@ func (r Rules) each(change func(*Rule)) Rules {
 	return out
 }
 
-// duration matches a duration in an expression. A leading bracket means the range of a selector.
+// duration matches a number with a unit, such as 5m, in an expression. If a bracket precedes the number, it is the
+// range of a selector, such as [5m].
 var duration = regexp.MustCompile(`(\[)?\b(\d+)(s|m|h|d)\b`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// replaceDurations replaces the durations in an expression. Ranges remain durations, others become seconds.
+// replaceDurations replaces the durations in an expression. A range is written as a duration again. Any other duration
+// is written as a number of seconds.
 func replaceDurations(expr string, change func(isRange bool, d time.Duration) time.Duration) string {
 	return duration.ReplaceAllStringFunc(expr, func(found string) string {
 		parts := duration.FindStringSubmatch(found)

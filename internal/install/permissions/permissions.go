@@ -20,20 +20,20 @@ var files embed.FS
 
 // Needs are the permissions that a provider needs in its cloud.
 type Needs struct {
-	// Provider is the name of the provider. Cloud is the name of its cloud for use in a sentence.
+	// Provider is the name of the provider. Cloud is the name of the provider's cloud, as messages contain it.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
 	// Note describes the permissions if the cloud has no roles.
 	Note string `json:"note,omitempty"`
 	// AzureRole is set if the provider needs an Azure custom role.
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
-	// Actions are the permissions that every class needs, in the terms of the cloud.
+	// Actions lists the permissions that every class needs, under the names that the cloud uses.
 	Actions []string `json:"actions,omitempty"`
-	// Optional are the additional permissions of classes that set certain fields of their providerSpec.
+	// Optional lists additional permissions, which only classes with certain fields in their providerSpec need.
 	Optional []Optional `json:"optional,omitempty"`
 }
 
-// Optional are the additional permissions of classes that set one field of their providerSpec.
+// Optional lists the additional permissions that a class needs if its providerSpec contains Field.
 type Optional struct {
 	Field   string   `json:"field"`
 	Actions []string `json:"actions"`
@@ -53,7 +53,8 @@ func Names() []string {
 	return names
 }
 
-// Of returns the permissions of a provider. The error for an unknown name lists the known names.
+// Of is a function that returns the permissions of a provider. If the name of the provider is unknown, the error lists
+// the known names.
 func Of(provider string) (*Needs, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
@@ -78,7 +79,8 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With returns the distinct actions for classes that set the given fields of their providerSpec.
+// With is a method that returns the actions that a class needs if its providerSpec contains the given fields. The
+// result contains each action once.
 func (n *Needs) With(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {

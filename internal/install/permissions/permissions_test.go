@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/internal/install/installer"
 )
 
-// Each provider declares its permissions in its folder. The copies here must be equal.
+// Each provider declares its permissions in its folder. The files embedded in this package must be equal to the files
+// of the providers.
 func TestEveryProviderHasItsPermissions(t *testing.T) {
 	if !slices.Equal(Names(), installer.Types()) {
 		t.Errorf("there are permissions of %v, and providers %v", Names(), installer.Types())

@@ -17,8 +17,8 @@ import (
 // Options configures a Cloud.
 type Options struct {
 	Driver provider.Driver
-	// Fence returns an error if this process may no longer change anything. Cloud calls it right before each call that
-	// changes something.
+	// Fence returns an error if this process may no longer change anything. The type Cloud calls Fence right before
+	// each driver call that changes something.
 	Fence func() error
 	// Limiter enforces the configured rate limit. Nil means no limit.
 	Limiter Limiter

@@ -73,7 +73,7 @@ func TestFencedProcessMayReadButNotWrite(t *testing.T) {
 	}
 }
 
-// closing is a limiter that closes the fence while a call waits.
+// closing is a Limiter in whose Wait method the process loses its Lease: then the fence refuses changes.
 type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
@@ -114,7 +114,8 @@ func TestPanicInADriverIsACountedError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without a series before its first error, Prometheus would not see an increase.
+	// If a series first appeared with the value 1, Prometheus would not see an increase. So the series must exist
+	// before the first error.
 	if n := testutil.CollectAndCount(metrics.requests); n == 0 {
 		t.Error("there are no series before the first call")
 	}

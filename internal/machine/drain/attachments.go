@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// attachmentAge limits the age of a list of VolumeAttachments. A list that was read up to attachmentAge before the
-	// requested time still proves that a node has no attachments. A volume is attached long before its pod starts, and
-	// therefore long before that pod ends. With this limit, the API server gets two or three list requests per second,
+	// attachmentAge limits the age of a list of VolumeAttachments. A list may be older than the requested time by at
+	// most attachmentAge. Even such a list proves that a node has no attachments, because a volume is attached long
+	// before its pod starts and ends. With this limit, the API server gets two or three list requests per second,
 	// regardless of the number of machines.
 	attachmentAge = time.Second
 
@@ -22,8 +22,8 @@ const (
 	// page, callers never wait for a list.
 	attachmentPage = 500
 
-	// attachmentRest limits the load of long lists of VolumeAttachments. After a list of several pages, there is a
-	// pause of attachmentRest times the duration of the list.
+	// attachmentRest limits the load of long lists of VolumeAttachments. If a list has several pages, the next list
+	// begins only after a pause. The pause is attachmentRest times as long as reading the list took.
 	attachmentRest = 5
 )
 
@@ -41,8 +41,9 @@ type attachments struct {
 	reading bool
 }
 
-// attachedTo returns the attachments of a node as of the given time or a later time. An empty result may be up to
-// attachmentAge older. If it is too early for another list, attachedTo returns how long the caller must wait.
+// attachedTo returns the attachments of a node as of the given time or a later time. An empty result may be older than
+// the given time by at most attachmentAge. If it is too early for another list, attachedTo returns how long the caller
+// must wait.
 func (a *attachments) attachedTo(ctx context.Context, node string,
 	since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()

@@ -96,7 +96,8 @@ func (r *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	return fillAttachments(list, from, to, r.items)
 }
 
-// A machine must not continue because of an outdated list, and must not wait for a new list after its timeout.
+// If the latest list of VolumeAttachments is outdated, a machine must wait for the next list. When the timeout has
+// passed, the machine must not wait any longer.
 func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b := newBench(t)
 	listed := 0

@@ -30,12 +30,12 @@ type bench struct {
 	target         client.WithWatch
 	work, triggers *fakeQueue
 
-	// refuse maps names of pods to the API server's answers to their evictions. The field callTime is the duration of
-	// an eviction request.
-	refuse   map[string]error
-	callTime time.Duration
-	onEvict  func(pod string)
-	onList   func()
+	// evictionErrors contains the error that the API server returns for the eviction of a pod, by the name of the pod.
+	// The field callTime is the duration of an eviction request.
+	evictionErrors map[string]error
+	callTime       time.Duration
+	onEvict        func(pod string)
+	onList         func()
 	// unreachable is the error that the API server returns for every call, or nil.
 	unreachable error
 
@@ -45,7 +45,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
-	b := &bench{T: t, clock: clocktesting.NewFakePassiveClock(noon), refuse: map[string]error{}}
+	b := &bench{T: t, clock: clocktesting.NewFakePassiveClock(noon), evictionErrors: map[string]error{}}
 	b.target = interceptor.NewClient(
 		fake.NewClientBuilder().WithObjects(objects...).
 			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
@@ -94,7 +94,7 @@ func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
 	if b.onEvict != nil {
 		b.onEvict(e.Name)
 	}
-	if err := errors.Join(b.unreachable, b.refuse[e.Name]); err != nil {
+	if err := errors.Join(b.unreachable, b.evictionErrors[e.Name]); err != nil {
 		return err
 	}
 	var pod corev1.Pod
@@ -153,17 +153,17 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue records the requests that are added to it. It also passes them to note.
+// fakeQueue records the requests that are added to it. It also calls onAdd for each request.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
-	note  func(reconcile.Request)
+	onAdd func(reconcile.Request)
 }
 
 func (q *fakeQueue) Add(r reconcile.Request) {
 	q.added = append(q.added, r.Name)
-	if q.note != nil {
-		q.note(r)
+	if q.onAdd != nil {
+		q.onAdd(r)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // Rule: evictions-keep-budgets.
 func TestRefusedPodIsNamedAndRetriedWithBackoff(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
-	b.refuse["web"] = refusedBy("web", 0)
+	b.evictionErrors["web"] = refusedBy("web", 0)
 	b.drain("m1")
 	var tried []time.Duration
 	for b.clock.Now().Before(at(3 * time.Minute)) {
@@ -48,7 +48,7 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	}
 	b := newBench(t, budget, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
 	for _, pod := range []string{"web-1", "web-2"} {
-		b.refuse[pod] = refusedBy("web", 0)
+		b.evictionErrors[pod] = refusedBy("web", 0)
 	}
 	for _, machine := range []string{"m2", "m1"} {
 		b.drain(machine)
@@ -74,7 +74,7 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	if got := fmt.Sprint(b.work.take()); got != "[m2]" {
 		t.Fatalf("work for %s, want [m2], which has waited for the longest time", got)
 	}
-	b.refuse["web-2"] = nil
+	b.evictionErrors["web-2"] = nil
 	b.runPass("m2")
 	b.expectEvictions("web-2")
 	b.runPass("m1")
@@ -95,7 +95,7 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 
 func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")))
-	b.refuse["web-1"], b.refuse["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
+	b.evictionErrors["web-1"], b.evictionErrors["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
 	b.drain("m1")
 	b.pass(b.runPass("m1"))
 	if err := b.target.Create(context.Background(), on("m1", aPod("a/web-2"))); err != nil {
@@ -117,7 +117,7 @@ func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 // Rule: evictions-keep-budgets.
 func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
-	b.refuse["web"] = apierrors.NewTooManyRequests("slow down", 17)
+	b.evictionErrors["web"] = apierrors.NewTooManyRequests("slow down", 17)
 	b.drain("m1")
 	b.runPass("m1")
 	b.expectEvictions("web")
@@ -136,7 +136,7 @@ func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 // Rule: drain-names-blockers.
 func TestForcedDrainIsReportedAtOnce(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web", withGrace(1))))
-	b.refuse["web"] = refusedBy("web", 0)
+	b.evictionErrors["web"] = refusedBy("web", 0)
 	wanted := request("m1")
 	wanted.Deadline = at(8 * time.Second)
 	b.Drain(wanted)

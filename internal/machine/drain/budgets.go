@@ -23,7 +23,8 @@ import (
 
 type assessment struct {
 	budgets []string
-	// neverReason explains why these budgets can never allow the eviction. It is empty if they may allow the eviction.
+	// neverReason explains why these budgets can never allow the eviction. If the budgets may allow the eviction at
+	// some time, neverReason is empty.
 	neverReason string
 }
 

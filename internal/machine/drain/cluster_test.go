@@ -70,8 +70,8 @@ func newCluster(t *testing.T) *cluster {
 	shared.once.Do(func() {
 		shared.cp, shared.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true,
-			// Some of these controllers would evict pods because the Nodes have no real kubelet. The others would delete pods
-			// that the drain has to handle.
+			// The Nodes have no real kubelet, so the node lifecycle and taint eviction controllers would evict pods.
+			// The DaemonSet controller and the garbage collector would delete pods that the drain has to handle.
 			ExtraControllerManagerArgs: []string{"--controllers=-daemonset-controller,-garbage-collector-controller," +
 				"-node-lifecycle-controller,-taint-eviction-controller"},
 		})
@@ -182,7 +182,8 @@ func (c *cluster) podNow(p *corev1.Pod) *corev1.Pod {
 	return &now
 }
 
-// startKubelet removes terminating pods of the namespace, except those with the label ignoresDeletion.
+// startKubelet simulates the kubelets of all Nodes: it ends the terminating pods in the namespace. Pods with the label
+// ignoresDeletion do not end.
 func (c *cluster) startKubelet() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -232,8 +233,8 @@ func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (b
 	}
 }
 
-// reconciler stands in for the Machine reconciler. Whenever one of its machines is triggered, it calls Drain for that
-// machine.
+// reconciler simulates the Machine reconciler. When the drain controller triggers a machine, the reconciler calls Drain
+// for this machine.
 type reconciler struct {
 	*cluster
 	*drain.Controller
@@ -245,8 +246,8 @@ type reconciler struct {
 	changed  chan struct{} // closed and replaced with each pass
 }
 
-// startDrains starts the drain controller and a reconciler for the machines that the drain controller triggers. Both
-// run until the test ends.
+// startDrains starts the drain controller and a reconciler for the machines that the drain controller triggers. The two
+// controllers run until the test ends.
 func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *reconciler {
 	c.Helper()
 	yes := true
@@ -302,7 +303,7 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	return r
 }
 
-// ask requests the drain of a node with a deadline, as the Machine reconciler does when a Machine is deleted.
+// ask calls Drain for a node with a deadline, as the Machine reconciler does when a Machine is deleted.
 func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{

@@ -47,36 +47,37 @@ type Options struct {
 	// worker, because it waits before it retries a request.
 	Evict EvictFunc
 
-	// BudgetReader reads the PodDisruptionBudgets of a namespace, which messages about a refused eviction name. It may
-	// be a cache. By default it is Target.
+	// BudgetReader reads the PodDisruptionBudgets of a namespace. If an eviction is refused, the message contains the
+	// names of these budgets. BudgetReader may read from a cache. Default: Target.
 	BudgetReader client.Reader
 
 	// Clock is the system's clock by default.
 	Clock clock.PassiveClock
 
-	// Workers is the number of drains that are processed concurrently. Each drain has at most one eviction or deletion in
-	// progress. By default it is DefaultWorkers. The minimum is 2, so that one slow call does not block all other drains.
+	// Workers is the number of drains that are processed concurrently. Each drain has at most one eviction or deletion
+	// in progress. Default: DefaultWorkers. The minimum is 2, so that one slow call does not block all other drains.
 	Workers int
 
 	// Signals detects Nodes whose instance is about to be removed. By default it is interruption.Known.
 	Signals interruption.Signals
 
-	// Metrics is where the metrics are registered. By default they are not registered.
+	// Metrics is the registry for the metrics of the Controller. If it is nil, the Controller registers no metrics.
 	Metrics prometheus.Registerer
 
 	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable
-	// again. By default it is always 0.
+	// again. If Epoch is nil, the target cluster counts as always reachable.
 	//
-	// The workers do not process a request of another epoch, but only trigger its machine. Either the target cluster is
-	// unreachable, or the times in the request must still be moved by the duration of an outage.
+	// If the epoch of a request is outdated, the workers do not process the request. They only trigger the machine. In
+	// this case, the target cluster is unreachable, or the caller must first extend the deadline in the request by the
+	// duration of the outage.
 	Epoch func() uint64
 }
 
 // Controller drains Nodes and waits for their volumes, on behalf of the Machine reconciler.
 //
-// A drain continues until it is done or the caller calls Forget. The controller may lose its memory at any time. It
-// starts no goroutines. Its API calls and their order depend only on the calls that it receives, the API server's
-// answers and the clock.
+// A drain continues until it is done or the caller calls Forget. The process may restart at any time, although the
+// Controller keeps most of its state only in memory. It starts no goroutines. Its API calls and their order depend only
+// on the calls that it receives, the API server's answers and the clock.
 type Controller struct {
 	options        Options
 	metrics        metrics
@@ -87,8 +88,8 @@ type Controller struct {
 	records     records
 	attachments attachments
 	daemonSets  daemonSets
-	// longCalls contains an element for each call in progress that may take longer than quickTimeout. Its capacity is a
-	// quarter of the workers.
+	// longCalls contains an element for each call in progress that may take longer than quickTimeout. At most a quarter
+	// of the workers may wait for such calls.
 	longCalls chan struct{}
 }
 
@@ -149,7 +150,8 @@ func (c *Controller) Wiring() wiring.Controller {
 func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 
 // Drain returns the progress of the drain of a machine's Node. It makes no API call, because the workers execute the
-// drain in the background. They retry after errors of the target cluster, and report these errors in the outcome.
+// drain in the background. If the target cluster returns an error, the workers try again, and the outcome contains the
+// error.
 func (c *Controller) Drain(request Request) Outcome {
 	r, before := c.records.admitDrain(request)
 	if why := request.skipReason(); why != "" {

@@ -41,7 +41,7 @@ func TestEmptyNodeIsDoneInTheFirstPass(t *testing.T) {
 		t.Errorf("the drain took %d reads, want 1", b.reads)
 	}
 	volumes := b.VolumesDetached(context.Background(), volumesRequest("m1", o.LastPodGone))
-	b.expectOutcome(volumes, true, v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached.")
+	b.expectOutcome(volumes, true, v1beta1.ReasonVolumesDetached, "All volumes that other nodes may need are detached.")
 	if b.reads != 2 {
 		t.Errorf("the drain and the wait for volumes took %d reads, want 2", b.reads)
 	}
@@ -119,8 +119,8 @@ func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once: the caller's cache may still show a notice that was withdrawn. No pods may be
-// evicted early then.
+// Rule interruption-drains-at-once: the caller's cache may still show a notice that was withdrawn. If the notice was
+// withdrawn, no pods may be evicted early.
 func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
@@ -146,7 +146,7 @@ func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 
 func TestEvictionOfADeletedPodIsNotAFailure(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
-	b.refuse["web"] = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
+	b.evictionErrors["web"] = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	b.drain("m1")
 	b.runPass("m1")
 	if o := b.drain("m1"); len(o.Blocked) != 0 {

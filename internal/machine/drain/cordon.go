@@ -56,8 +56,9 @@ func Cordoned(node *corev1.Node) bool {
 }
 
 // Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. If another client cordoned
-// the Node or set the label, the Node keeps both. The same patch removes the given annotations, so that agents do not
-// act on them when pods run on the Node again. Uncordon returns a conflict if the Node has changed in the meantime.
+// the Node, the Node stays cordoned. If another client set the label, the label stays. The patch also removes the given
+// annotations, to which node agents would otherwise react while pods run on the Node again. Uncordon returns a conflict
+// if the Node has changed in the meantime.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}

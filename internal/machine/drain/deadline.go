@@ -2,8 +2,8 @@ package drain
 
 import "time"
 
-// deadline contains the start and the end of a drain. If a drain has no end, a pod is never deleted while a
-// PodDisruptionBudget refuses its eviction.
+// deadline contains the start and the end of a drain. If end is zero, the drain waits without a time limit while a
+// PodDisruptionBudget refuses the eviction of a pod.
 type deadline struct {
 	start, end time.Time
 }

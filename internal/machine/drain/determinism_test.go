@@ -43,15 +43,16 @@ func simulate(t *testing.T) *simulation {
 	}
 	s := &simulation{bench: newBench(t, objects...)}
 	for _, machine := range simulated {
-		s.refuse[machine+"-web-1"], s.refuse[machine+"-web-2"] = refusedBy("web", 0), refusedBy("web", 0)
+		s.evictionErrors[machine+"-web-1"] = refusedBy("web", 0)
+		s.evictionErrors[machine+"-web-2"] = refusedBy("web", 0)
 	}
 	s.callTime = time.Second
 	s.Controller = New(s.options())
-	startSources(t, s.Wiring().Sources...).note = func(r reconcile.Request) {
+	startSources(t, s.Wiring().Sources...).onAdd = func(r reconcile.Request) {
 		s.note("work", r)
 		s.agenda = append(s.agenda, r.NamespacedName)
 	}
-	startSources(t, s.Triggers()).note = func(r reconcile.Request) { s.note("trigger", r) }
+	startSources(t, s.Triggers()).onAdd = func(r reconcile.Request) { s.note("trigger", r) }
 	for _, machine := range slices.Backward(simulated) {
 		s.drain(machine)
 	}
@@ -118,7 +119,7 @@ func (s *simulation) run(rounds int) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
 				Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 3},
 			})
-			s.refuse = map[string]error{"m3-web-1": refusedBy("web", 0)}
+			s.evictionErrors = map[string]error{"m3-web-1": refusedBy("web", 0)}
 		}
 		s.pass(time.Second)
 	}

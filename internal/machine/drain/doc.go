@@ -11,7 +11,7 @@
 // machine through [Controller.Triggers] when the outcome changes. Nothing is reported before the first check of the
 // Node, so an empty node causes no extra write.
 //
-// After a restart, the controller rebuilds its state from the API. It only loses two records: which evictions were
-// refused, and the controllers whose pods were evicted. The start of the drain is the transition time of the machine's
+// After a restart, the controller rebuilds its state from the API. Only two facts are lost: which evictions were
+// refused, and which controllers owned the evicted pods. The start of the drain is the transition time of the machine's
 // Drained condition.
 package drain

@@ -405,7 +405,8 @@ func TestCordonAndUncordon(t *testing.T) {
 	}
 }
 
-// patches records the patches that are sent. The first patches fail with a conflict.
+// patches is a client that records the content of each patch. As many patches as conflicts specifies fail with a
+// conflict first.
 type patches struct {
 	client.Client
 	conflicts int

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// While the cluster is unreachable, the workers do not call it. Afterwards, they do not act on the old deadline, which
-// may have passed in the meantime.
+// While the cluster is unreachable, the workers do not call it. After the outage, the workers do not act on the old
+// deadline, which may have passed during the outage.
 //
 // Rule: outage-extends-drain.
 func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {

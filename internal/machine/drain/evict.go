@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// firstBackoff and maxBackoff are the shortest and the longest time between two attempts to evict one pod. For
-	// deletions they are firstDeleteBackoff and maxBackoff.
+	// firstBackoff and maxBackoff are the shortest and the longest time between two attempts to evict one pod. For two
+	// attempts to delete a pod, the shortest time is firstDeleteBackoff, and the longest is maxBackoff.
 	firstBackoff       = 5 * time.Second
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
@@ -112,8 +112,8 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 	case err == nil:
 		return evicted, Attempt{}
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// After a conflict, another pod has taken the name. If the conflict had another cause, the next check still
-		// finds the pod.
+		// A conflict usually means that another pod now has the same name, so the pod is gone. If the conflict had
+		// another cause, the pod still exists, and the next check finds it.
 		return gone, Attempt{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		try.Refused, try.Why = true, rejection(err)

@@ -93,7 +93,7 @@ func TestHangingEvictionsLeaveWorkersToOtherDrains(t *testing.T) {
 // Rule: hanging-evictions-limited.
 func TestCallThatMayTakeLongIsSentLast(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/hangs")), on("m1", aPod("a/quick")))
-	b.refuse["hangs"] = context.DeadlineExceeded
+	b.evictionErrors["hangs"] = context.DeadlineExceeded
 	b.drain("m1")
 	b.work.take()
 	b.runPass("m1")
@@ -110,7 +110,7 @@ func TestCallThatMayTakeLongIsSentLast(t *testing.T) {
 func TestCallIsPostponedWhileTooManyOthersTakeLong(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/hangs")), on("m1", aPod("a/quick")))
 	b.restart(Options{Workers: 1})
-	b.refuse["hangs"] = context.DeadlineExceeded
+	b.evictionErrors["hangs"] = context.DeadlineExceeded
 	b.drain("m1")
 	b.runPass("m1")
 	b.expectEvictions("hangs")

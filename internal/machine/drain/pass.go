@@ -129,7 +129,7 @@ func (c *Controller) node(ctx context.Context, subject Subject) (*corev1.Node, e
 	return &node, nil
 }
 
-// send sends the evictions and deletions that are due, one after another. Deletions come before evictions, and calls
+// send executes the evictions and deletions that are due, one after another. Deletions come before evictions, and calls
 // that may take long come last. If the API server does not answer, send stops. The next pass shows whether the API
 // server is down or whether only this call hangs.
 func (c *Controller) send(ctx context.Context, r *record, request Request, steps []Step) {
@@ -154,8 +154,9 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 	}
 }
 
-// mayTakeLong reports whether an earlier call for the same pod and the same action got no answer. The first deletion of
-// a pod is always sent at once, because deletePatience begins with the first deletion.
+// mayTakeLong reports whether an earlier call for the same pod and the same action got no answer. For the first
+// deletion of a pod, the result is false. So it is never postponed: the time deletePatience begins with the first
+// deletion.
 func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
 
 // sendOne evicts or deletes one pod and stores the result. It postpones a call that may take long if too many others
@@ -191,7 +192,8 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {
 		var budgets policyv1.PodDisruptionBudgetList
 		if err := c.options.BudgetReader.List(ctx, &budgets, client.InNamespace(s.Pod.Namespace)); err != nil {
-			// The eviction was refused anyway. Only its explanation lacks the names of the budgets.
+			// The eviction was refused anyway. Without the list, the explanation of the refusal does not contain the
+			// names of the budgets.
 			logger.Info("Cannot list PodDisruptionBudgets", "namespace", s.Pod.Namespace, "error", err.Error())
 		}
 		explain(&try, result, assess(s.pod, budgets.Items))

@@ -38,14 +38,15 @@ const (
 type Action string
 
 const (
-	// Skip leaves the pod on the node, because the pod is bound to this node.
+	// Skip leaves the pod on the node. The pod would return to the same node, such as a mirror pod or a pod of a
+	// DaemonSet.
 	Skip Action = "skip"
 	// Ignore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
 	Ignore Action = "ignore"
 	// Await means that the drain waits until the terminating pod is gone.
 	Await Action = "await"
-	// Block means that nothing is sent for the pod yet, because other pods are evicted first or the next attempt is not
-	// due.
+	// Block means that the pod must wait: other pods are evicted first, or the time of the next attempt has not come
+	// yet.
 	Block Action = "hold"
 	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	Evict Action = "evict"
@@ -65,8 +66,8 @@ type Input struct {
 	// NodeReachable is false if the node's kubelet no longer updates the status of the node. The API server then cannot
 	// learn that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. Zero means Ready or
-	// unknown.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node
+	// is Ready, or if the time is unknown.
 	NotReadySince time.Time
 	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like all other pods, because
 	// no controller would create them again.
@@ -80,9 +81,9 @@ type Input struct {
 	RecheckAfter time.Duration
 }
 
-// Attempt is the result of the attempts to evict or to delete a pod that still exists.
+// Attempt describes the failed attempts to evict or to delete a pod that still exists.
 type Attempt struct {
-	// Failures is the number of failed attempts, and Since is the time of the first one.
+	// Failures is the number of failed attempts, and Since is the time of the first failed attempt.
 	Failures int
 	Since    time.Time
 	// NotBefore is the earliest time of the next attempt.
@@ -96,9 +97,9 @@ type Attempt struct {
 	// PodDisruptionBudgets that select the pod, if the controller could read them.
 	Refused bool
 	Budgets []string
-	// Never is true if these budgets, as they are now, can never allow the eviction.
+	// Never is true if the budgets can never allow the eviction unless a user changes them.
 	Never bool
-	// Why explains to users why the last attempt failed.
+	// Why is the reason for which the last attempt failed, as a text for users.
 	Why string
 }
 
@@ -129,7 +130,8 @@ type Step struct {
 	Why string
 	// Slow is true if the pod has been terminating for a long time.
 	Slow bool
-	// Left is true if the drain continues without the pod although the pod may still be running.
+	// Left marks a pod that the drain leaves behind: it no longer waits for the pod, although the pod may still be
+	// running.
 	Left bool
 
 	pod      *corev1.Pod
@@ -144,8 +146,8 @@ type Step struct {
 type Blocker struct {
 	Pod types.NamespacedName
 	UID types.UID
-	// Attempt contains the failed attempts for the pod. If the pod only takes long to terminate, all fields except Why are
-	// empty.
+	// Attempt describes the failed attempts to evict or delete the pod. If no attempt failed, but the pod has been
+	// terminating for a long time, only the field Why is set.
 	Attempt
 }
 
@@ -203,7 +205,7 @@ type planner struct {
 	deadline deadline
 }
 
-// step returns the step for one pod. It assumes that all pods of earlier turns are gone.
+// step decides what happens to one pod. It assumes that all pods of earlier turns are gone.
 func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
@@ -224,7 +226,7 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	case p.wouldReturn(pod):
 		s.Action, s.Why = Skip, "its controller creates the pod again on the cordoned node"
 	case p.deadline.isOver(p.Now) && pod.CreationTimestamp.After(p.Start):
-		s.leaveBehind("created during the drain, whose deadline has passed")
+		s.leaveBehind("created after the drain began, and the drain deadline has passed")
 	case isTerminating(pod):
 		p.planTermination(pod, &s)
 	case s.forced:
@@ -258,7 +260,7 @@ func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 	left := p.deadline.remainingGrace(given, p.Now)
 	if moment, ok := p.deadline.deletionTime(given); ok && ends.After(p.deadline.end) && left < int64(given/time.Second) {
 		if !p.Now.Before(moment) {
-			p.planDeletion(s, left, "its grace period ends after the drain deadline")
+			p.planDeletion(s, left, "the grace period of the pod ends after the drain deadline")
 			return
 		}
 		s.dueAt = moment
@@ -272,8 +274,9 @@ func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 }
 
 // abandonTime returns the time from which the drain no longer waits for a terminating pod on a node that is not Ready.
-// The argument is the time at which the grace period of the pod ends. The drain must have lasted for NotReadyPatience
-// too, because only its start comes from this process's clock.
+// The argument is the time at which the grace period of the pod ends. The drain, too, must have begun NotReadyPatience
+// ago. Only the start of the drain is measured with the clock of this process. The other times come from other clocks,
+// which may be wrong.
 func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false

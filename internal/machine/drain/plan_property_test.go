@@ -184,8 +184,8 @@ func (w *world) evict(p *worldPod, s Step) error {
 
 func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
 
-// delete deletes a pod as the API server does. The first deletion sets the grace period, and later deletions can only
-// shorten it.
+// delete handles a delete request in the same way as the API server. The first request sets the grace period of the
+// pod, and later requests can only shorten this period.
 func (w *world) delete(p *worldPod, grace int64) error {
 	if p.undeletable {
 		return errors.New("denied")

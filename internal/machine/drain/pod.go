@@ -36,7 +36,8 @@ func isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero()
 }
 
-// isCritical reports whether a pod is a system pod. Workload pods may need system pods until they have ended.
+// isCritical reports whether a pod is a system pod. System pods are evicted later, because workload pods may need them
+// until the workload pods have ended.
 func isCritical(pod *corev1.Pod) bool {
 	switch pod.Spec.PriorityClassName {
 	case "system-cluster-critical", "system-node-critical":

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// noon is the time at which drains begin in the tests that do not use an API server.
+// noon is a fixed time, at which drains begin in the tests without an API server.
 var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return noon.Add(d) }

@@ -121,8 +121,8 @@ func (m *records) outcome(of *Outcome) Outcome {
 	return *of
 }
 
-// setOutcome replaces an outcome in a record, unless the drain or wait is done already. If a drain was forced during a
-// pass, the result of that pass must not replace the outcome.
+// setOutcome replaces an outcome in a record, unless the drain or wait is done already. For example, a user may end a
+// drain by force during a pass. The result of this pass must then not replace the outcome of the forced end.
 func (m *records) setOutcome(of *Outcome, to Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,8 +18,8 @@ type Subject struct {
 	Node    string
 	NodeUID types.UID
 
-	// Epoch is a value of Options.Epoch. The times in the request have been moved by the durations of all outages before
-	// this epoch.
+	// Epoch is the result of Options.Epoch when the caller created the request. The caller has extended the deadline in
+	// the request by the durations of all outages before this epoch.
 	Epoch uint64
 
 	// Force ends the drain, or the wait for volumes, at once, even if it is in progress.
@@ -35,18 +35,18 @@ type Request struct {
 	Start, Deadline time.Time
 
 	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed.
-	// The worker then reads the Node before it sends evictions. If the Node no longer announces the removal, the worker
-	// sends nothing.
+	// The worker then reads the Node before it sends evictions. If the announcement is no longer on the Node, the
+	// worker evicts no pods.
 	Announced bool
 
 	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
 	NodeReachable bool
 
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. Zero means Ready or
-	// unknown. If it is set, a terminating pod counts as gone after NotReadyPatience.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node
+	// is Ready, or if the time is unknown. If it is set, a terminating pod counts as gone after NotReadyPatience.
 	NotReadySince time.Time
 
-	// Skip prevents the start of the drain. If it is set during a drain, the drain ends and no more pods are evicted.
+	// Skip is true if no pods may be evicted: a new drain does not start, and a drain in progress ends.
 	Skip bool
 }
 
@@ -76,9 +76,9 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
 }
 
-// VolumesRequest requests a wait for the volumes of a drained Node. If an unreachable node may still run, no controller
-// detaches its volumes, so a caller must not wait for them. When a wait is over, a request with a later value of
-// Drained starts another wait.
+// VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained Node
+// are detached. If an unreachable node may still run, no controller detaches its volumes, so a caller must not wait for
+// them. If a wait has ended and the caller sends a request with a later time in Drained, the Controller waits again.
 type VolumesRequest struct {
 	Subject
 
@@ -86,9 +86,9 @@ type VolumesRequest struct {
 	// reads the Node again.
 	Reported []corev1.AttachedVolume
 
-	// Drained is when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the Drained
-	// condition. If the Node was declared out of service, Drained is the time of that declaration. Timeout starts at
-	// Drained.
+	// Drained is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the
+	// Drained condition. If the Node was declared out of service, Drained is the time of that declaration. Timeout
+	// starts at Drained.
 	Drained time.Time
 	Timeout time.Duration
 }

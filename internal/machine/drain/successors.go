@@ -13,7 +13,8 @@ import (
 const schedulerLag = 10 * time.Second
 
 // wouldReturn reports whether the eviction of a pod would be useless, because its controller would create another pod
-// on the same node. The controller does so if the pod tolerates the cordon, or if the pod template names the node.
+// on the same node. A new pod can run on the cordoned node if it tolerates the cordon, or if its pod template contains
+// the name of the node.
 func (p *planner) wouldReturn(pod *corev1.Pod) bool {
 	after, successor := p.Successors[pod.UID]
 	return successor && (toleratesCordon(pod) || after >= schedulerLag)

@@ -16,7 +16,7 @@ import (
 
 func TestRestartedControllerContinuesTheDrain(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
-	b.refuse["web"] = refusedBy("web", 0)
+	b.evictionErrors["web"] = refusedBy("web", 0)
 	b.drain("m1")
 	b.runPass("m1")
 	b.expectEvictions("web")

@@ -7,8 +7,8 @@ type turn int
 const (
 	workload turn = iota
 	critical
-	// tolerating is the turn of pods that tolerate the cordon. Storage operators use such tolerations, because other
-	// pods need their pods until they have ended.
+	// tolerating is the last turn: pods that tolerate the cordon. Storage operators give their pods this toleration,
+	// because other pods on the node need the storage pods until those other pods have ended.
 	tolerating
 )
 

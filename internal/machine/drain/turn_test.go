@@ -100,8 +100,8 @@ func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	}
 }
 
-// pinned simulates a controller whose pod template names the node. Each call of the returned function creates the next
-// pod.
+// pinned returns a function that acts as a controller whose pod template contains the name of the node. Each call of
+// this function creates the next pod.
 func (b *bench) pinned(owner string, change ...podOption) func() {
 	serial := 0
 	return func() {

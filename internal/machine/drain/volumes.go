@@ -40,7 +40,8 @@ func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeN
 
 // preservedVolumes contains the volumes of the pods that a drain leaves on the node.
 type preservedVolumes struct {
-	// names are PersistentVolumes, and reported are the names of the same volumes in the status of the Node.
+	// names contains the names of PersistentVolumes. reported contains the names that the status of the Node uses for
+	// the same volumes.
 	names    map[string]bool
 	reported map[corev1.UniqueVolumeName]bool
 }
@@ -79,7 +80,7 @@ func relevantVolumes(attachments []Attachment, report []corev1.AttachedVolume, p
 func volumesOutcome(request VolumesRequest, attached []string, now time.Time) Outcome {
 	if len(attached) == 0 {
 		return Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
-			Message: "No volume that another node may need is attached."}
+			Message: "All volumes that other nodes may need are detached."}
 	}
 	names := joinNames(attached, func(name string) string { return name })
 	if request.timeLeft(now) <= 0 {

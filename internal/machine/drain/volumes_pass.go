@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// firstVolumesOutcome checks a node's volumes while the caller waits. If it finds volumes, a worker checks these
-// volumes in more detail.
+// firstVolumesOutcome checks a node's volumes while the caller waits. If volumes are attached, a worker then checks in
+// the background whether other nodes may need them.
 func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesRequest) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()

@@ -66,7 +66,8 @@ func TestDrainWaitsForVolumes(t *testing.T) {
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
-	b.expectOutcome(recheck(), true, v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached.")
+	b.expectOutcome(recheck(), true, v1beta1.ReasonVolumesDetached,
+		"All volumes that other nodes may need are detached.")
 	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
 		t.Errorf("triggers of %s, want [m1]", got)
 	}
@@ -101,8 +102,8 @@ func TestWaitForVolumesTimesOutWithoutPermission(t *testing.T) {
 	}
 }
 
-// If a node stops reporting while the machine waits for its volumes, the machine waits for them again when the instance
-// is gone.
+// A machine waits for the volumes of its node, and the node stops reporting. When the instance is gone, the machine
+// must wait for the volumes a second time.
 func TestWaitForVolumesCanBeRequestedAgain(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)

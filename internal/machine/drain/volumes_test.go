@@ -70,7 +70,7 @@ func TestOutcomeOfTheWaitForVolumes(t *testing.T) {
 			Reason:  v1beta1.ReasonVolumeDetachTimeout,
 			Message: "Timed out after 5m0s while waiting for volumes to be detached: a."}},
 		{"a detached volume does not time out", nil, time.Hour, Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
-			Message: "No volume that another node may need is attached."}},
+			Message: "All volumes that other nodes may need are detached."}},
 	} {
 		if diff := cmp.Diff(test.want, volumesOutcome(volumesRequest("m1", noon), test.attached, at(test.now))); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)

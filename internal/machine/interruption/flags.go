@@ -37,8 +37,8 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 			fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
-// Signals returns the known signals and the signals of the flags. A signal of the flags replaces a known signal with
-// the same name. The error names the invalid values.
+// Signals returns the known signals and the signals that the flags define. If a flag defines a signal with the name of
+// a known signal, it replaces the known signal. The error names the invalid values.
 func (f *Flags) Signals() (Signals, error) {
 	all := Known()
 	var errs []error

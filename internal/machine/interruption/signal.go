@@ -29,7 +29,7 @@ type Signal struct {
 	Lead time.Duration
 }
 
-// Notice is the announcement of an interruption by a Node.
+// Notice describes an interruption that a condition or taint of a Node announces.
 type Notice struct {
 	Reason string
 	// Source describes the condition or taint in messages.
@@ -45,11 +45,11 @@ type Signals []Signal
 // The following signals are omitted on purpose, because they only give advice or do not end the instance:
 //
 //   - The taints aws-node-termination-handler/rebalance-recommendation and
-//     aws-node-termination-handler/scheduled-maintenance come long before anything happens.
-//   - After the events of Azure that freeze, reboot or move a machine, the machine continues to run.
-//   - A cloud-controller-manager sets the taint node.cloudprovider.kubernetes.io/shutdown on instances that are already
-//     off.
-//   - Autoscalers that set taints delete the nodes that they drain themselves.
+//     aws-node-termination-handler/scheduled-maintenance appear long before the instance is affected.
+//   - Some events of Azure freeze, reboot or move a machine. The machine continues to run after these events.
+//   - A cloud-controller-manager sets the taint node.cloudprovider.kubernetes.io/shutdown only on instances that are
+//     already switched off.
+//   - Autoscalers set taints on nodes that they drain. The autoscalers delete these nodes themselves.
 func Known() Signals {
 	return Signals{
 		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a
@@ -70,7 +70,8 @@ func Known() Signals {
 	}
 }
 
-// Of returns the notice that the Node shows. If there are several, Of returns the one with the shortest lead.
+// Of is a method that returns the interruption that the Node announces. If the Node announces several interruptions,
+// the result is the notice with the shortest lead time.
 func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false

@@ -52,8 +52,8 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 	case v1beta1.DeleteOldest:
 		r.age = m.CreationTimestamp.Unix()
 	default:
-		// The generation changes the order of machines after each change of the MachineSet. A repeated decision for the
-		// same generation has the same result.
+		// The order is random, but depends only on the UIDs and the generation of the MachineSet. So a repeated
+		// decision for the same generation has the same result, and the next generation has another order.
 		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
 	}
 	return r

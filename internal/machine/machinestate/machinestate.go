@@ -15,8 +15,8 @@ import (
 // Live reports whether the machine has no deletionTimestamp.
 func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
-// Provider returns the provider that the machine itself names. It returns "" if only the class of the machine can name
-// it.
+// Provider returns the name of the machine's provider, as the Machine contains it. If the Machine does not contain the
+// name, the result is "", and the caller must read the name from the class.
 func Provider(m *v1beta1.Machine) string {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {

@@ -47,8 +47,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without the details that may change before the MachineSet acts. For example, a machine
-// may be launched or become Ready. A MachineDeployment uses Coarse to predict which machine its MachineSet will delete.
+// Coarse is a method that returns the precedence without details that may soon change. For example, a machine may be
+// launched or become Ready before the MachineSet acts. A MachineDeployment calls Coarse to predict which machine its
+// MachineSet will delete.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:
@@ -65,7 +66,8 @@ func (p Precedence) Coarse() Precedence {
 	return p
 }
 
-// FalseFirst compares two booleans. Like the functions of package cmp, it returns a negative number if only a is false.
+// FalseFirst compares two booleans. Like the functions of package cmp, it returns a negative number if a comes first,
+// that is, if a is false and b is true.
 func FalseFirst(a, b bool) int {
 	switch {
 	case a == b:

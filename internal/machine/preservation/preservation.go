@@ -1,6 +1,6 @@
 // Package preservation defines which Machines are preserved for inspection, and which will be preserved next. The
-// provider's process preserves a Machine, and the MachineSet waits for this. If the two disagreed, a machine would be
-// deleted too early or never.
+// provider's process preserves a Machine, and the MachineSet waits for this. If the provider's process and the
+// MachineSet used different definitions, a Machine would be deleted too early or never.
 package preservation
 
 import (
@@ -21,7 +21,7 @@ func Preserved[M metav1.Object](m M) bool {
 	return preserved
 }
 
-// Until returns the end of the preservation of a Machine.
+// Until is a function that returns the time at which the preservation of a Machine ends.
 func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
@@ -32,9 +32,9 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	return until, nil
 }
 
-// NeverBegan reports whether the annotation contains a past time although the Machine was never preserved. A Machine
-// that was preserved has the condition Preserved. If this condition could not be written, the annotation preserved-from
-// shows that the Machine was removed from its MachineSet.
+// NeverBegan reports whether the preservation of a Machine has ended before it began: the time in the annotation has
+// passed, but the Machine was never preserved. A Machine that was preserved has the condition Preserved. If this
+// condition could not be written, the annotation preserved-from shows that the Machine was removed from its MachineSet.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 	until, err := Until(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Kind describes the conditions of one kind of objects. Own lists the condition types that Machinist writes. Most is
-// the maximum number of conditions in the schema.
+// Kind contains the limits for the status.conditions of one Kubernetes kind. The condition types in Own are written by
+// Machinist. The field Most is the maximum number of conditions that the schema allows.
 type Kind struct {
 	Own  []string
 	Most int

@@ -8,9 +8,9 @@ import (
 
 // Decisions records the generation that a controller of this process wrote last for each object.
 //
-// A second controller of the same process uses the same cache. When it acts on a recorded generation, its cache is at
-// least as new as it was when the first controller decided. The second controller therefore needs neither to wait for
-// its cache nor to read from the API server.
+// A second controller of the same process uses the same cache as the first controller, which decided and wrote. When
+// the second controller acts on a recorded generation, the cache is at least as new as at the first controller's
+// decision. The second controller therefore needs neither to wait for the cache nor to read from the API server.
 //
 // The zero value is ready to use. A nil *Decisions records nothing.
 type Decisions struct {
@@ -31,7 +31,8 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made reports whether Note last recorded this generation for the object.
+// Made returns true if the given generation is the last one that a controller of this process recorded with Note for
+// the object.
 func (d *Decisions) Made(object types.UID, generation int64) bool {
 	if d == nil {
 		return false

@@ -5,14 +5,14 @@
 // but its response is lost. The cache does not contain the object yet. The controller counts one object too few and
 // creates another one. Three rules prevent this race:
 //
-//   - A new process reads a live LIST before its first decision. The cache may be trusted when it is at least as new
-//     as that LIST, because then it contains all writes of earlier processes. (A client that reads its own writes has
-//     the confirmed writes of this process.)
-//   - A write whose outcome is Ambiguous ends the trust, because the cache may lack its effect. The next decision
-//     reads a live LIST again.
-//   - A LIST counts only if it began after the last ambiguous write. Another worker may make such a write during the
-//     LIST, so the worker takes a Mark before it, and a LIST with an old Mark is ignored.
+//   - A new process reads a live LIST before its first decision. The cache may be trusted when it is at least as new as
+//     that LIST, because the cache then contains all writes of earlier processes. (A client that reads its own writes
+//     has the confirmed writes of this process.)
+//   - After a write whose outcome is Ambiguous, the cache may no longer be trusted, because it may lack the effect of
+//     the write. The controller reads a live LIST again before its next decision.
+//   - A LIST is used only if it began after the last ambiguous write. Another worker may make such a write during the
+//     LIST. Therefore a worker takes a Mark before its LIST, and Tracker ignores a LIST with an old Mark.
 //
-// Tracker implements these rules. Decisions is for two controllers of one process: the first one decides, and the
-// second one acts. Controllers run the LISTs themselves. This package only records their results.
+// Tracker implements these rules. Decisions connects two controllers of one process: the first one decides, and the
+// second one acts. This package sends no requests: controllers read the live LISTs and record the results with Tracker.
 package freshness

@@ -20,12 +20,14 @@ func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 // needed first.
 func (t *Tracker) MinVersion() string { return t.minVersion }
 
-// Trusts reports whether a cache with the given resource version may be trusted.
+// Trusts reports whether a cache that has reached the given resource version contains all earlier writes, so that a
+// controller may decide from it.
 func (t *Tracker) Trusts(cacheVersion string) bool {
 	return t.confirmed || t.minVersion != "" && AtLeastAsNew(cacheVersion, t.minVersion)
 }
 
-// Confirmed reports whether the cache may be trusted at any version.
+// Confirmed reports whether Confirm was called and no ambiguous write followed. The cache may then be trusted without a
+// comparison of resource versions.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
 // Listed records the resource version of a live LIST that began at the mark. Listed keeps the lower version of an
@@ -36,16 +38,16 @@ func (t *Tracker) Listed(began Mark, version string) {
 	}
 }
 
-// Relisted works like Listed, but replaces the version of an earlier LIST. Use it if the next decision depends on the
-// later LIST.
+// Relisted works like Listed, but replaces the version of an earlier LIST. Use Relisted if the next decision needs a
+// cache that is at least as new as this LIST.
 func (t *Tracker) Relisted(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version
 	}
 }
 
-// Confirm records that the cache was at least as new as live lists that began at the mark. Before the call, the caller
-// must compare the cached objects with these lists.
+// Confirm records that the cache contained all objects of live lists. The caller must have taken the mark before these
+// lists, and must have compared their objects with the cached objects.
 func (t *Tracker) Confirm(began Mark) {
 	if began == t.Mark() {
 		t.confirmed = true

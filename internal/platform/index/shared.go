@@ -13,9 +13,9 @@ import (
 // Shared lists objects without copying them, if the reader is the cache of a process. This saves memory for a list of a
 // whole fleet. Do not change the returned objects, because other readers share them.
 //
-// The parameter list is an empty list whose items have the type T. After a live list, it contains the resource version.
-// With a cache, the options may only select a namespace and one field, and disable waiting for the process's own
-// writes.
+// The parameter list defines the kind: pass an empty object of the list type of T, such as a MachineList for Machines.
+// After a live list, it contains the resource version. With a cache, the options may only select a namespace and one
+// field, and disable waiting for the process's own writes.
 func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {
 	var objects []any

@@ -23,7 +23,7 @@ type Mark struct {
 	Scope      string `json:"scope,omitempty"`
 }
 
-// Of returns the mark of a Machine's Node.
+// Of creates the mark that Machinist writes to the Node of a Machine.
 func Of(m *v1beta1.Machine, clusterID, provider string) Mark {
 	mark := Mark{ClusterID: clusterID, Provider: provider, ProviderID: m.Spec.ProviderID}
 	if m.Spec.ClassRef != nil {
@@ -55,10 +55,10 @@ func Parse(text string) (mark Mark, ok bool) {
 
 // Proves reports whether the provider ID of a Node proves that the Node belongs to the Machine.
 //
-// The provider ID in the spec of the Machine is a proof. A class may define a different provider ID for its Nodes,
-// which the Machine records in its status. Any client that may write the status could replace this ID with the ID of
-// another Node. Therefore the ID in the status is a proof only together with the mark, because only clients that may
-// write the Node can set the mark.
+// A Node proves that it belongs to the Machine if its provider ID equals the provider ID in the spec of the Machine. A
+// class may define a different provider ID for its Nodes, which the Machine records in its status. Any client that may
+// write the status could replace this ID with the ID of another Node. Therefore Proves accepts the ID in the status
+// only if the Node also has the mark of the Machine. Only clients that may write the Node can set the mark.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {
 	switch node.Spec.ProviderID {
 	case "":

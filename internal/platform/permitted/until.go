@@ -1,4 +1,4 @@
-// Package permitted reads permissions that an administrator grants until a given time.
+// Package permitted checks temporary permissions, which an administrator grants by an annotation with an end time.
 package permitted
 
 import (
@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// ExampleTime is an example of an end time. It is constant, so that messages do not change.
+// ExampleTime is an example of an end time. The example is constant, so that messages do not change from one check to
+// the next.
 const ExampleTime = "2026-01-31T15:00:00Z"
 
-// Until returns the reason why a permission is not valid now, or "" if it is valid. The parameter value is the end of
-// the permission (RFC 3339). The end may be at most the duration most in the future.
+// Until checks a permission whose annotation has the given value, the end time in RFC 3339. Until returns "" if the
+// permission is valid at the time now. Otherwise it returns the problem: the value is not a time, the end time is not
+// after now, or the end time is further in the future than most.
 func Until(value string, now time.Time, most time.Duration) (problem string) {
 	until, err := time.Parse(time.RFC3339, value)
 	switch {

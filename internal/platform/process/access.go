@@ -38,8 +38,8 @@ type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowed contains the questions that the cluster recently answered with yes. unknown limits the rate of all other
-	// questions.
+	// allowed contains the questions that the cluster recently answered with yes. The limiter unknown limits the rate
+	// of all other questions.
 	allowed *cache.LRUExpireCache
 	unknown *rate.Limiter
 	clock   cache.Clock
@@ -47,7 +47,8 @@ type access struct {
 
 const metricsPath = "/metrics"
 
-// question asks whether the owner of a bearer token may send a request. It contains only a hash of the token.
+// question identifies an access check: may the owner of a bearer token send a request? It contains only a hash of the
+// token.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string

@@ -57,13 +57,13 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 	return nil
 }
 
-// missingEvent describes an event that a live list reflects and the cache has not received. It returns "" if there is
-// no such event.
+// missingEvent compares the cache with a live list. It describes a change that the list contains but the cache does
+// not, or returns "" if there is no such change.
 //
 // The versions of the cache and the list cannot be compared. A resource version counts the writes of all kinds, and an
-// idle watch advances only about once a minute. Events arrive in order. A cache that is as new as every listed object
-// therefore contains all changes of these objects. Deletions need another check, because the list does not contain
-// deleted objects.
+// idle watch advances only about once a minute. Events arrive in order. If the cache's version is at least the version
+// of each listed object, the cache therefore contains all changes of these objects. Deletions need another check,
+// because the list does not contain deleted objects.
 func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataList) string {
 	seen := cached.LastStoreSyncResourceVersion()
 	if freshness.AtLeastAsNew(seen, live.ResourceVersion) {

@@ -140,7 +140,8 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// CaughtUp must detect every kind of difference while the watches are interrupted, and return once they have caught up.
+// CaughtUp must detect every kind of difference while the watches are interrupted. It must return when the cache equals
+// the API server again.
 //
 // Rule: outage-ends-with-caches.
 func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
@@ -206,7 +207,8 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Neither writes of other kinds nor an interrupted watch without events may block CaughtUp.
+	// CaughtUp must return although a watch is interrupted, if the watch misses no event. A write of another kind must
+	// not delay it.
 	watches.interrupt()
 	defer watches.restore()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}

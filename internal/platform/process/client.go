@@ -19,8 +19,8 @@ var (
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient reads and writes cached kinds with the client consistent, whose reads include its own writes. It writes
-// other kinds with the live client.
+// cachedClient uses the field consistent to read and write cached kinds, so that each read includes the process's
+// earlier writes. For writes of other kinds, it uses the live client.
 type cachedClient struct {
 	client.Client
 	consistent client.Client
@@ -49,14 +49,15 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 
 const impossibleNamespace = "/"
 
-// Shared lists objects for index.Shared. It returns pointers to the cached objects, which must not be changed.
+// Shared is the part of index.Shared that reads the cache. It returns pointers to the cached objects, which must not be
+// changed.
 //
 // List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about 2,000
 // passes read all of them. List would double the memory that the manager and the provider allocate
 // (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
-	// This empty list only waits until the cache contains this process's own writes.
+	// This call lists no objects. It only waits until the cache contains this process's own writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(co
 }
 
 // writer returns the client that must write an object. All writes of a cached kind must use the client and the Go type
-// of its reads. Otherwise reads do not wait until the cache contains these writes.
+// of its reads. A read does not wait for a write that used another client or Go type.
 func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 	f, err := formOf(object, c.kinds.scheme)
 	if err != nil {
@@ -97,7 +98,8 @@ func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 func (c *cachedClient) writerOf(f form) (client.Client, error) {
 	switch cached := c.kinds.declared[f.GroupVersionKind]; {
 	case cached == "" || cached == asMetadata && f.of == asTyped:
-		// Kinds that are cached as metadata only trigger controllers. Their reads need not wait for writes.
+		// The cached metadata of a kind is used only to trigger controllers, so reads of the kind need not wait for
+		// writes.
 		return c.Client, nil
 	case cached != f.of:
 		return nil, fmt.Errorf("%s is cached as %s: the next read would not wait for a write of %s", f.Kind, cached, f)
@@ -158,8 +160,8 @@ func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	return w.Apply(ctx, configuration, o...)
 }
 
-// applier returns the client that must apply a configuration. Generated configurations are typed. A configuration of an
-// unstructured object implements runtime.Object.
+// applier returns the client that must apply a configuration. Generated apply configurations are typed. An apply
+// configuration that was made from an unstructured object implements runtime.Object.
 func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
 	if object, ok := configuration.(runtime.Object); ok {
 		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})

@@ -123,7 +123,7 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "the data"}
 	key := client.ObjectKeyFromObject(secret)
 
-	// Writes of any kind are allowed, and create no informer.
+	// The client can write objects of every kind, and creates no informer for them.
 	if err := cluster.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,8 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 		return nil
 	})
 
-	// The cache is typed. The next read would not wait for an unstructured write.
+	// MachineClasses are cached as typed objects. A read would not wait for the effect of an unstructured write, so the
+	// client must refuse such a write.
 	unstructuredClass.SetNamespace(c.LeaderElectionNamespace)
 	unstructuredClass.SetName("unseen")
 	if err := cluster.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(unstructuredClass)); err == nil {

@@ -30,24 +30,26 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Cluster provides access to one of the two clusters. Its clients check the fence before each write.
+// Cluster provides access to the control cluster or the target cluster. The clients in its fields check the fence
+// before each write.
 type Cluster struct {
 	// Client reads the cached kinds from the cache, and waits until the cache contains its own writes. A read of
-	// another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads and writes of
-	// cached kinds fail with ErrNotSynced.
+	// another kind fails with ErrNotCached. Writes are possible for every kind. Until the cache is filled, reads and
+	// writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
 	// Live reads and writes without a cache. After a write with Live, a read with Client may still return the old
 	// object.
 	Live client.Client
 	// Cache contains the informers of the cached kinds. Other kinds fail with ErrNotCached. The setup function adds
-	// indexes to this cache. Reads from it do not wait for this process's own writes.
+	// indexes to this cache. A read from Cache does not wait for this process's own writes.
 	Cache cache.Cache
 	// Config is the configuration for other clients of the cluster. These clients check the fence before each write.
 	Config *rest.Config
 
 	// unfenced is the configuration for writes without leadership: those of the Lease and of events.
 	unfenced *rest.Config
-	// loaded is the kubeconfig at startup. The field kubeconfig renews the credentials of all clients.
+	// loaded is the kubeconfig at startup. kubeconfig reads the file again, so that all clients use renewed
+	// credentials.
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
@@ -192,8 +194,8 @@ func (c *Cluster) Ping(ctx context.Context) error {
 }
 
 // checkReadyz returns nil if the API server answers GET /readyz. The statuses 429 and 403 count as answers: 403 only
-// refuses access to this path. The status 401 does not, because the API server then rejects these credentials for every
-// request.
+// refuses access to this path. The status 401 is an error, because the API server then rejects these credentials for
+// every request.
 func (c *Cluster) checkReadyz(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
@@ -225,7 +227,7 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 
 // mayRead checks whether this process may list each kind on which controllers depend. A process without this right
 // would use a cache that no longer changes. The check also detects missing credentials if anonymous clients may read
-// /readyz. mayRead ignores all errors except refusals.
+// /readyz. mayRead returns an error only if the API server refuses a request with the status 401 or 403.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for gvk, of := range c.kinds.declared {
 		if of != asTyped {
@@ -278,7 +280,7 @@ func (c *Cluster) run(ctx context.Context) {
 			close(c.filled)
 		}
 	})
-	// Start only fails if it was called before.
+	// Start returns an error only if it was called before.
 	_ = c.Cache.Start(ctx)
 }
 

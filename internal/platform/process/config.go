@@ -27,8 +27,9 @@ type Config struct {
 	TargetKubeconfig string
 	// Namespace is the only namespace of the control cluster in which the process works. Empty means all namespaces.
 	Namespace string
-	// ClusterID marks the instances of this installation in the cloud. Empty means the UID of the control cluster's
-	// namespace kube-system. If Namespace is set, "/" and Namespace follow the UID.
+	// ClusterID marks the instances of this installation in the cloud. If ClusterID is empty, the process uses the UID
+	// of the namespace kube-system in the control cluster. If Namespace is also set, the process uses
+	// <UID>/<Namespace>.
 	ClusterID string
 
 	// Shards is the number of leaders among which the namespaces of the control cluster are divided. With 0 or 1, one
@@ -42,8 +43,9 @@ type Config struct {
 	// exactly one process.
 	LeaderElect bool
 	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
-	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster. Otherwise it means Namespace, or
-	// kube-system if Namespace is empty.
+	// cluster ID. If it is empty and ControlKubeconfig is InCluster, the process uses the pod's namespace. If it is
+	// empty with another ControlKubeconfig, the process uses the field Namespace, or kube-system if that field is also
+	// empty.
 	LeaderElectionNamespace string
 	// LeaseDuration is how long candidates wait after the last renewal that they observed.
 	LeaseDuration time.Duration
@@ -60,8 +62,8 @@ type Config struct {
 	// MetricsSecure serves metrics over HTTPS, and only to clients that the control cluster authenticates and
 	// authorizes.
 	MetricsSecure bool
-	// MetricsCertDir is the directory with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is
-	// created at startup.
+	// MetricsCertDir is the directory with tls.crt and tls.key for MetricsSecure. If MetricsCertDir is empty, the
+	// process creates a certificate at startup.
 	MetricsCertDir string
 	// PprofBindAddress is the address that serves /debug/pprof.
 	PprofBindAddress string

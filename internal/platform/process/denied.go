@@ -56,7 +56,7 @@ type denials struct {
 	users   authenticationclient.SelfSubjectReviewInterface
 
 	mu sync.Mutex
-	// The keys of known are rights without an object name, because few roles grant rights to single objects.
+	// The keys of this map are rights without an object name, because few roles grant rights to single objects.
 	known map[right]*denied
 }
 
@@ -100,7 +100,7 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // rightOf returns the right that a request needs, as the API server derives it. It returns false if the request
-// accesses no resource, or if denials itself sent the request.
+// accesses no resource, or if the request is a review that the type denials has sent.
 func (d *denials) rightOf(r *http.Request) (right, bool) {
 	factory := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api")}
@@ -127,14 +127,14 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing returns the right that has been missing for the longest time. It considers only rights for which counts
-// returns true.
-func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (right, bool) {
+// firstMissing returns the right that has been missing for the longest time, among the rights that the function selects
+// accepts.
+func (d *denials) firstMissing(ctx context.Context, selects func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
 	d.mu.Unlock()
 	for _, known := range candidates {
-		if counts(known.right) && known.missing.Load() && d.isMissing(ctx, known) {
+		if selects(known.right) && known.missing.Load() && d.isMissing(ctx, known) {
 			return known.right, true
 		}
 	}
@@ -142,7 +142,7 @@ func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (ri
 }
 
 // isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck.
-// Without an answer, the right counts as missing.
+// Without an answer, the right selects as missing.
 func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
 	defer cancel()

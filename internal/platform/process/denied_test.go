@@ -41,8 +41,7 @@ func rule(group, resources, verbs string) rbacv1.PolicyRule {
 		Verbs: strings.Split(verbs, ",")}
 }
 
-// If an administrator grants one missing right after another, the process reports the next missing right without a
-// restart.
+// When an administrator grants a missing right, the process reports the next missing right without a restart.
 //
 // Rule: missing-right-is-named.
 func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {

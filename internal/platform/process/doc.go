@@ -2,7 +2,7 @@
 // election, probes, the cluster ID, and shutdown.
 //
 // New builds a Process without any I/O. Run waits without a time limit for the control cluster and the kinds that the
-// process needs. Run then calls the setup function, which adds controllers to Manager. Finally Run runs the controllers
+// process needs. Run then calls the setup function, which adds controllers to Manager. After that, the controllers work
 // until the context ends or the Lease is lost.
 //
 //	config := process.DefaultConfig("machinist-manager")

@@ -25,7 +25,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"The only namespace of the control cluster in which the process works. Empty means all.")
 	fs.StringVar(&c.ClusterID, "cluster-id", c.ClusterID,
-		"ID that marks the instances of this installation in the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
+		"ID that marks the instances of this installation in the cloud. It must never change. By default, the ID is the UID of the namespace kube-system in the control cluster. With --namespace, the default is this UID, a slash and the namespace.")
 	fs.Float32Var(&c.TargetQPS, "target-qps", c.TargetQPS,
 		"Greatest number of requests per second from this process to the target cluster. -1 means no limit in the process.")
 	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
@@ -68,7 +68,7 @@ func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.StatusCheckPeriod, "apiserver-check-period", c.StatusCheckPeriod,
 		"Time between two checks whether the API servers of both clusters answer.")
 	fs.DurationVar(&c.StatusCheckTimeout, "apiserver-check-timeout", c.StatusCheckTimeout,
-		"Time within which an API server that does not answer is checked twice. After that, the cluster counts as unreachable, and no machines are created, replaced or drained until the API server answers.")
+		"How long an API server may not answer before its cluster counts as unreachable. Two checks within this time must fail. While the cluster is unreachable, no machines are created, replaced or drained.")
 
 	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
 		"How long to wait for work in progress after SIGTERM or SIGINT.")
@@ -176,7 +176,7 @@ func (c *Config) validateShard(refuse func(flag string, value any, why string)) 
 		refuse("shard", c.ShardIndex, "must be 0 or more, and less than --shards")
 	case last <= 0:
 	case c.Namespace != "":
-		refuse("shards", c.Shards, "cannot be combined with --namespace: one namespace cannot be divided")
+		refuse("shards", c.Shards, "cannot be combined with --namespace, because a single namespace cannot be divided among shards")
 	case !c.LeaderElect:
 		refuse("shards", c.Shards, "needs --leader-elect, because Leases keep the shards apart")
 	case c.ShardIndex == noShard:

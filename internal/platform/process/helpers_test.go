@@ -30,7 +30,7 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// patience is how long a test waits for an expected event. It is not a requirement.
+// patience is how long a test waits for an expected event. The code under test may not need this long.
 const patience = 60 * time.Second
 
 // planes contains the two clusters that all tests share. A test that stops an API server must start it again.

@@ -181,7 +181,8 @@ func TestADeletedRecordIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// A record of another process is valid, because that process may have been the first one.
+// If the record contains another ID, the record is right and this process is wrong: another process may have created
+// the record first.
 //
 // Rule: cluster-id-record-checked.
 func TestAChangedRecordIsDetectedWithoutARestart(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // commas. If a listed Lease does not exist, it was deleted, and its holder may still rely on it.
 const heldLeases = "machinist.dev/held-leases"
 
-// firstToHold returns fence.Lease.First for a Lease, or nil if the process does not record its Leases.
+// firstToHold returns the function for the field First of a fence.Lease. It returns nil if the process does not record
+// its Leases.
 func (p *Process) firstToHold(name string) func(context.Context) (bool, error) {
 	if p.options.NoClusterID {
 		return nil

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A new process has never read a Lease that was deleted before, but the holder may still act.
+// A Lease is deleted before a new process starts, so the new process has never read it. The holder of the Lease may
+// still act.
 //
 // Rule: unreleased-lease-is-held.
 func TestANewProcessWaitsForALeaseDurationIfTheLeaseWasDeleted(t *testing.T) {

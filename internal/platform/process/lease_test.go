@@ -21,12 +21,12 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a controller whose reconciles run until their context is cancelled.
+// work is a test controller. Its Reconcile method blocks until its context is cancelled.
 type work struct {
 	begun chan struct{}
 	cause chan error
-	// deaf, if set, makes a reconcile ignore its cancellation until the channel is closed.
-	deaf chan struct{}
+	// ignoreCancelUntil is nil or a channel. Reconcile ignores the cancellation until this channel is closed.
+	ignoreCancelUntil chan struct{}
 }
 
 func newWork() *work {
@@ -37,8 +37,8 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	close(w.begun)
 	<-ctx.Done()
 	w.cause <- context.Cause(ctx)
-	if w.deaf != nil {
-		<-w.deaf
+	if w.ignoreCancelUntil != nil {
+		<-w.ignoreCancelUntil
 	}
 	return reconcile.Result{}, nil
 }
@@ -222,7 +222,7 @@ func TestTheFenceClosesAtTheDeadlineWithoutARenewal(t *testing.T) {
 // Rule: lease-counts-from-send.
 func TestALostLeaseEndsTheProcessAlthoughWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
-	w.deaf = make(chan struct{})
+	w.ignoreCancelUntil = make(chan struct{})
 	p := start(t, c, testOptions(), w.setup)
 	w.begin(p, c.LeaderElectionNamespace)
 	leases := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace)
@@ -240,14 +240,14 @@ func TestALostLeaseEndsTheProcessAlthoughWorkDoesNotEnd(t *testing.T) {
 		t.Error("Run ended while work continues")
 	default:
 	}
-	close(w.deaf)
+	close(w.ignoreCancelUntil)
 }
 
 func TestTheLeaseIsNotReleasedIfWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	c.GracefulShutdownTimeout = 2 * time.Second
-	w.deaf = make(chan struct{})
-	defer close(w.deaf)
+	w.ignoreCancelUntil = make(chan struct{})
+	defer close(w.ignoreCancelUntil)
 	p := start(t, c, testOptions(), w.setup)
 	w.begin(p, c.LeaderElectionNamespace)
 	before := holder(readLease(t, c))

@@ -17,7 +17,8 @@ const placeholderHost = "kubeconfig.invalid"
 
 func placeholderConfig() *rest.Config { return &rest.Config{Host: "https://" + placeholderHost} }
 
-// toServer returns a transport that sends requests for the placeholder to the server of a configuration.
+// toServer returns a transport that redirects requests. If the URL of a request contains placeholderHost, the transport
+// sends the request to the server of the given configuration.
 func toServer(next http.RoundTripper, config *rest.Config) http.RoundTripper {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

@@ -16,19 +16,21 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// errOlderData means that the etcd of a cluster was restored from an older snapshot. The cached objects and versions of
-// this process belong to a history that no longer exists. A watch from such a version gets no events until the new
-// history has reached the same version, so the cache would miss new writes.
+// errOlderData means that the etcd of a cluster was restored from an older snapshot. The cached objects and resource
+// versions of this process no longer match the data of the cluster. A watch from a cached version gets no events until
+// new writes have reached the same version again, so the cache would miss these writes.
 var errOlderData = errors.New("the data of the cluster was restored to an older state")
 
-// olderData returns an error if the data of the API server is older than before. The parameter now is the version of a
-// complete list. The parameter before is a version that was known before this list began. Without a restore, an API
-// server never returns an older version.
-func olderData(what, now, before string) error {
-	if now == "" || before == "" || freshness.AtLeastAsNew(now, before) || !freshness.AtLeastAsNew(before, now) {
+// olderData returns an error if the data of the API server is older than before. currentVersion is the resource version
+// of a complete list. earlierVersion is a resource version that was known before this list began. An API server returns
+// an older version only after a restore.
+func olderData(what, currentVersion, earlierVersion string) error {
+	if currentVersion == "" || earlierVersion == "" || freshness.AtLeastAsNew(currentVersion, earlierVersion) ||
+		!freshness.AtLeastAsNew(earlierVersion, currentVersion) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s are at version %s, but were at version %s before", errOlderData, what, now, before)
+	return fmt.Errorf("%w: %s are at version %s, but were at version %s before", errOlderData, what, currentVersion,
+		earlierVersion)
 }
 
 // sameHistory is a ListerWatcher that ends the process if the API server has older data than before. A restart with
@@ -46,20 +48,21 @@ type sameHistory struct {
 	seen, listed string
 }
 
-// checkVersion returns an error if the version now of the API server is older than a version that the informer has
-// received. An empty version now is not checked. The parameter from is another received version.
-func (h *sameHistory) checkVersion(now, from string) error {
+// checkVersion returns an error if currentVersion, the version of the API server, is older than a version that the
+// informer has received. The informer has also received the version receivedVersion. If currentVersion is empty,
+// checkVersion only records receivedVersion.
+func (h *sameHistory) checkVersion(currentVersion, receivedVersion string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seen == "" || freshness.AtLeastAsNew(from, h.seen) {
-		h.seen = from
+	if h.seen == "" || freshness.AtLeastAsNew(receivedVersion, h.seen) {
+		h.seen = receivedVersion
 	}
-	if err := olderData(h.what, now, h.seen); err != nil {
+	if err := olderData(h.what, currentVersion, h.seen); err != nil {
 		h.onOlderData(err)
 		return err
 	}
-	if now != "" {
-		h.seen, h.listed = now, now
+	if currentVersion != "" {
+		h.seen, h.listed = currentVersion, currentVersion
 	}
 	return nil
 }
@@ -102,7 +105,8 @@ func versionOfList(list runtime.Object) string {
 }
 
 // cancelOnOlderData cancels all work when a cluster has older data than before, so that the process ends. After its
-// restart, the process reads everything again. The function returns when ended is closed.
+// restart, the process reads everything again. The function returns without a cancellation when the channel ended is
+// closed.
 func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan struct{}) {
 	select {
 	case err := <-p.olderData:

@@ -55,8 +55,8 @@ func (d *fakeAPI) listWatch(older *error) *sameHistory {
 		}}
 }
 
-// A watch from a version that no longer exists gets no event until the new history reaches this version, so it must
-// fail.
+// After a restore, a watch from a newer version would get no event until new writes reach this version. Such a watch
+// must fail.
 //
 // Rule: older-data-ends-process.
 func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*fakeAPI)
 		last func(*sameHistory) error
-		// older means that the ListerWatcher must report older data. fails means that the last request must fail.
+		// If older is true, the ListerWatcher must report older data. If fails is true, the last request must fail.
 		older, fails bool
 		lists        int // after the first list
 	}{

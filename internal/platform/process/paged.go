@@ -21,7 +21,7 @@ type pagedClient struct {
 	page int64
 }
 
-// List implements client.Reader. A list with a limit of the caller is sent unchanged.
+// List implements client.Reader. If the caller has set a limit or a continue token, List sends the request unchanged.
 func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Limit != 0 || options.Continue != "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// predecessorFlags are flags of machine-controller-manager. A process with the flag ours also accepts the old name. Any
-// other process rejects the old name, and its error contains the text instead.
-var predecessorFlags = []struct{ name, ours, instead string }{
+// predecessorFlags are flags of machine-controller-manager. If a process has the flag newName, it also accepts the old
+// name. Otherwise it rejects the old name, and the field advice is the text of the error.
+var predecessorFlags = []struct{ name, newName, advice string }{
 	{"safety-up", "overshoot-tolerance", "set --overshoot-tolerance of machinist-manager"},
 	{"safety-down", "overshoot-recovery", "set --overshoot-recovery of machinist-manager"},
 	{"machine-safety-overshooting-period", "overshoot-check-period", "set --overshoot-check-period of machinist-manager"},
@@ -26,9 +26,9 @@ var predecessorFlags = []struct{ name, ours, instead string }{
 // other flags are registered.
 func AddPredecessorFlags(fs *pflag.FlagSet) {
 	for _, f := range predecessorFlags {
-		flag := &pflag.Flag{Name: f.name, Value: refusal(f.instead), Hidden: true}
-		if ours := fs.Lookup(f.ours); ours != nil {
-			flag.Value, flag.DefValue, flag.Usage = ours.Value, ours.DefValue, "Alias of --"+f.ours+"."
+		flag := &pflag.Flag{Name: f.name, Value: refusal(f.advice), Hidden: true}
+		if current := fs.Lookup(f.newName); current != nil {
+			flag.Value, flag.DefValue, flag.Usage = current.Value, current.DefValue, "Alias of --"+f.newName+"."
 		}
 		fs.AddFlag(flag)
 	}
@@ -39,13 +39,13 @@ func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	for _, f := range predecessorFlags {
 		if fs.Changed(f.name) {
 			log.Info("Flag of machine-controller-manager has another name in Machinist", "flag", "--"+f.name,
-				"name", "--"+f.ours)
+				"name", "--"+f.newName)
 		}
 	}
 }
 
-// refusal is the value of a flag of machine-controller-manager that this process does not have. It contains what to set
-// instead.
+// refusal implements pflag.Value for a flag of machine-controller-manager that this process does not have. Setting the
+// flag fails with this text, which explains what to set instead.
 type refusal string
 
 // Set implements pflag.Value.

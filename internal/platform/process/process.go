@@ -43,8 +43,8 @@ import (
 type Options struct {
 	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
-	// ControlKinds and TargetKinds are the only kinds that are cached from each cluster. TargetKinds may be set without
-	// a target cluster.
+	// ControlKinds are the kinds that the process caches from the control cluster, and TargetKinds those from the
+	// target cluster. Other kinds are not cached. TargetKinds may be set without a target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
 	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
@@ -62,7 +62,7 @@ type Options struct {
 	Logger logr.Logger
 	// Registerer registers the metrics. Default: controller-runtime's.
 	Registerer prometheus.Registerer
-	// Clock is the clock of the fence. Default: the real one.
+	// Clock replaces the real clock in the fence, for tests. Default: the real clock.
 	Clock clock.WithTickerAndDelayedExecution
 	// Flush sends queued data such as traces. It is called when all work has ended, and must return within a second.
 	// Optional.
@@ -387,7 +387,8 @@ func (p *Process) Target() *Cluster { return p.target }
 // Fence returns the fence of this process's Lease.
 func (p *Process) Fence() *fence.Fence { return p.fence }
 
-// Reachability returns the watch that checks whether the clusters answer. It is up to date while Run runs.
+// Reachability returns the watch that checks whether the clusters answer. The watch checks the clusters only while Run
+// is running.
 func (p *Process) Reachability() *reachability.Watch { return p.watch }
 
 // OwnNamespace returns the namespace of the control cluster that contains the process's own objects, such as its Lease.

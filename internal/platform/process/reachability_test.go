@@ -72,7 +72,8 @@ func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// If a cluster that answers counted as unreachable at the start, the controllers would report a freeze at every start.
+// A process must not treat a cluster as unreachable before the first check. Otherwise the controllers would report a
+// freeze at every start.
 //
 // Rule: reachability-by-two-probes.
 func TestAProcessIsNotFrozenWhenItStarts(t *testing.T) {

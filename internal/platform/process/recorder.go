@@ -11,7 +11,7 @@ import (
 )
 
 // The recorder passes the action and the related object of an event to the sink in these annotations. The sink converts
-// them to fields. This recorder of client-go has no parameters for them.
+// them to fields. client-go's record.EventRecorder has no parameters for the action and the related object.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"

@@ -29,8 +29,9 @@ const drainLimit = 64 << 10
 // kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices changes of
 // the files to which a kubeconfig refers. It does not notice changes of embedded tokens, certificates and keys.
 //
-// A changed file is used, except for a new address of the API server. The new address may belong to another cluster,
-// but the caches, the Lease and the cluster ID belong to the first one. The methods of a nil *kubeconfig do nothing.
+// If the file changes, the process uses its new content, except for a new address of the API server. The new address
+// may belong to another cluster, but the caches, the Lease and the cluster ID belong to the first one. The methods of a
+// nil *kubeconfig do nothing.
 //
 // The process waits for a file that does not exist or cannot be used yet, because its Secret may be created or
 // corrected later. Until then every request fails with noKubeconfigError.
@@ -39,10 +40,11 @@ type kubeconfig struct {
 	log        logr.Logger
 
 	mu sync.Mutex
-	// hash is the hash of the content that was read last, usable or not.
+	// hash identifies the content that was read last, even if that content was not usable.
 	hash [sha256.Size]byte
-	// config is the last usable configuration, or nil. generation counts the usable configurations before config.
-	// Clients are created from generation 0, or from placeholderConfig if the file is not usable at the start.
+	// config is the last usable configuration, or nil. generation counts the earlier usable configurations, so it is 0
+	// for the first one. Clients are created from generation 0, or from placeholderConfig if the file is not usable at
+	// the start.
 	config     *rest.Config
 	generation int
 	checked    time.Time
@@ -106,7 +108,8 @@ func (k *kubeconfig) check() {
 	k.read()
 }
 
-// renewedSince reports whether there is a newer generation. It reads the file at most once per checkPeriod.
+// renewedSince reports whether the file has had new usable content since the given generation. It reads the file at
+// most once per checkPeriod.
 func (k *kubeconfig) renewedSince(generation int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -189,7 +192,8 @@ type renewedTransport struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is the transport for the current generation. In generation 0, client-go adds the credentials to requests.
+	// next is the transport for the current generation. While the process still uses the first kubeconfig (generation
+	// 0), client-go adds the credentials to requests.
 	next       http.RoundTripper
 	generation int
 }
@@ -251,8 +255,8 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	return t.next, generation, nil
 }
 
-// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation.
-// client-go takes them from the configuration with which the client was created.
+// withoutCredentials removes the credentials that client-go added to a request, unless the generation is 0. client-go
+// takes the credentials from the configuration with which the client was created, so they are old after a renewal.
 func withoutCredentials(request *http.Request, generation int) *http.Request {
 	if generation == 0 {
 		return request

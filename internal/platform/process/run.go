@@ -27,8 +27,8 @@ const (
 //
 // When ctx ends, Run cancels all work, waits for it to end, and releases the Lease. It returns an error if some work
 // did not end in time. When the Lease is lost, Run cancels all work, waits up to 3 seconds for it and for
-// Options.Flush, and calls Options.Exit with ExitFenced. When a cluster was restored to older data, Run cancels all
-// work and returns an error.
+// Options.Flush, and calls Options.Exit with ExitFenced. When the process detects that a cluster was restored to older
+// data, Run cancels all work and returns an error.
 func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup

@@ -32,10 +32,10 @@ func inShard(s sharding.Shard) objectFilter {
 
 // nodesOfShard returns a filter for the Nodes of a shard's Machines and all Nodes without a Machine.
 //
-// A Node may name a Machine of another shard although a Machine of this shard will use it. This happens when an
-// instance registers under the name of a deleted instance, because the Node still has the old annotations. The filter
-// passes such a Node too. If the Machine does not know the name of its instance yet, the filter passes the Node at its
-// next change. A kubelet changes its Node within minutes.
+// A Node may have the annotations of a Machine of another shard, although it is now the Node of a Machine of this
+// shard. This happens when an instance registers under the name of a deleted instance, because the Node still has the
+// old annotations. The filter also passes a Node of this kind. If the Machine does not know the name of its instance
+// yet, the filter passes the Node at its next change. A kubelet changes its Node within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
@@ -48,8 +48,8 @@ func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	}
 }
 
-// hasMachine reports whether an index of the cache contains a Machine with a value. It returns false if this process
-// does not have the index.
+// hasMachine reports whether the cache contains a Machine that has the given value in the given index. It returns false
+// if this process does not have the index.
 func (p *Process) hasMachine(index, value string) bool {
 	machines, err := p.control.declared.Shared(context.Background(), &v1beta1.MachineList{},
 		client.MatchingFields{index: value})
@@ -63,13 +63,14 @@ type filteredListWatch struct {
 	keep objectFilter
 
 	mu sync.Mutex
-	// passed contains the names of the objects that passed the filter at their last event. The cache must delete them
-	// when they no longer pass. passed is nil if the filter always returns the same result for an object.
+	// passed contains the names of the objects that passed the filter at their last event. When such an object no
+	// longer passes the filter, the cache must delete it. The map is nil if the filter always returns the same result
+	// for an object.
 	passed map[string]bool
 }
 
-// newFilteredListWatch returns a ListerWatcher that filters the objects of lw. The result of the filter may change over
-// time only for objects without a namespace.
+// newFilteredListWatch returns a ListerWatcher that filters the objects of lw. For an object in a namespace, the filter
+// must always return the same result. For a cluster-scoped object, its result may change over time.
 func newFilteredListWatch(lw toolscache.ListerWatcherWithContext, keep objectFilter,
 	namespaced bool) *filteredListWatch {
 	s := &filteredListWatch{ListerWatcherWithContext: lw, keep: keep}

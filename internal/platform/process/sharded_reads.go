@@ -10,9 +10,10 @@ import (
 // otherShardTimeout limits a list of another shard's namespace, because a webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// Anywhere returns a reader of all namespaces, including those of other shards. Webhooks use it, because the API server
-// may call any process. List reads namespaces of this shard from the cache, and others from the API server. Get reads
-// only from the cache, so it does not find objects of other shards.
+// Anywhere returns a reader of all namespaces, including those of other shards. Webhooks use this reader, because the
+// API server may send a request for any namespace to the webhook of any shard. List reads namespaces of this shard from
+// the cache, and others from the API server. Get reads only from the cache, so it does not find objects of other
+// shards.
 func (p *Process) Anywhere() client.Reader {
 	if p.config.Shard().All() {
 		return p.control.Cache

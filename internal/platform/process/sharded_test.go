@@ -55,8 +55,8 @@ func (p *process) classes(namespaces ...string) []string {
 	return names
 }
 
-// Both processes lead at the same time with their own Leases. Each caches only its namespaces, for objects created
-// before and after its start.
+// Both processes lead at the same time with their own Leases. Each process caches only the objects in namespaces of its
+// own shard, both objects created before its start and objects created later.
 //
 // Rule: shard-caches-its-own.
 func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
@@ -196,7 +196,8 @@ func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 	shard.elected()
 	c := testConfig(t)
 	c.LeaderElectionNamespace = leases
-	// A short lease duration must not help, because the shard renews the common Lease every second.
+	// Even with a short lease duration, this process must not become the leader, because the shard renews the common
+	// Lease every second.
 	c.LeaseDuration, c.RenewDeadline = 5*time.Second, 3*time.Second
 	unsharded := start(t, c, testOptions(), nil)
 	unsharded.logs.contain(t, "Attempting to acquire leader lease")

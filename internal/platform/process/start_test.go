@@ -160,7 +160,7 @@ func TestAnUnreachableTargetDelaysNothingAndIsUsedOnceReachable(t *testing.T) {
 				return reconcile.Result{}, nil
 			}
 		}
-		// The first controller has sources in both clusters, like the controller of Machines.
+		// The controller "classes" watches objects in both clusters, as the controller of Machines does.
 		err := builder.ControllerManagedBy(p.Manager()).Named("classes").For(&v1beta1.MachineClass{}).
 			WatchesRawSource(Events(p.Target(), &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{})).
 			Complete(forward(classes))

@@ -15,8 +15,8 @@ import (
 const (
 	waitPeriod = time.Second
 	fillPeriod = 50 * time.Millisecond
-	// waitSilence is how long a new cause must persist before it is logged. Most causes at the start end earlier. This
-	// delay also limits log lines when the text of an error changes with each check.
+	// waitSilence is how long a new cause must persist before it is logged. Most problems at startup disappear within
+	// this time. This delay also limits log lines when the text of an error changes with each check.
 	waitSilence  = 3 * time.Second
 	waitReminder = 15 * time.Second
 	// waitRequest is the timeout of one check, so that a hanging request is reported.

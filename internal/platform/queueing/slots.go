@@ -9,19 +9,19 @@ import (
 )
 
 // Slots limits how many operations run at the same time, such as creations of instances in a cloud. Workers never
-// block: an object without a free slot waits in a queue. When a slot becomes free for it, Slots enqueues the object for
-// its controller.
+// block: an object without a free slot waits in a queue. When a slot becomes free for an object, Slots adds the object
+// to the work queue of the controller.
 //
-// An object keeps its slot or its position in the queue until the controller calls Release, even after an error. A slot
-// that is never released is lost for other objects.
+// An object keeps its slot or its position in the queue until the controller calls Release, even after an error. If the
+// controller never calls Release, no other object can use the slot.
 type Slots struct {
 	limit   int
 	trigger Trigger
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// pending contains the waiting objects in order of arrival. With n free slots, the first n objects are already
-	// enqueued for the controller.
+	// pending contains the waiting objects in order of arrival. If n slots are free, Slots has already added the first
+	// n objects to the work queue of the controller.
 	pending []types.NamespacedName
 }
 

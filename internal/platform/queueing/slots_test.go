@@ -76,7 +76,8 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h.wantEnqueued()
 }
 
-// Operations of the previous process may still be running. The new process must count them.
+// Operations of the previous process may still be running. The new process must count these operations towards its
+// limit.
 //
 // Rule: creations-in-flight-limited.
 func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {

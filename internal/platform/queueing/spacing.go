@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Spacing computes the delay before a pass over all objects that an event of one object triggers. Without a delay, the
-// creation of n objects would cause up to n passes, and the total cost would grow with the square of n.
+// Spacing computes the delay between the event of one object and the pass over all objects that the event triggers.
+// Without a delay, the creation of n objects would cause up to n passes, and the total cost would grow with the square
+// of n.
 type Spacing struct {
 	// PerObject is the delay per object. Max limits the total delay. Above linearLimit objects, the delay per object
 	// grows with the number of objects.
@@ -24,7 +25,7 @@ type Spacing struct {
 // four times as long per object as a pass over 100 objects.
 const linearLimit = 1000
 
-// For returns the delay before a pass that visits the given number of objects.
+// For computes the delay before a pass that visits the given number of objects.
 func (s Spacing) For(objects int) time.Duration {
 	d := time.Duration(objects) * s.PerObject
 	if objects > linearLimit {
@@ -33,10 +34,11 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After returns a handler that enqueues the affected requests of an event. The function after returns the delay of each
-// request. A request that is enqueued twice is processed at the earlier time.
+// After creates an event handler that adds reconcile requests to the work queue with a delay. The function affected
+// returns the requests for the object of an event, and delayOf returns the delay of each request. A request that is
+// added twice is processed at the earlier time.
 func After(affected func(context.Context, client.Object) []reconcile.Request,
-	after func(reconcile.Request) time.Duration) handler.EventHandler {
+	delayOf func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
 		var all []reconcile.Request
@@ -44,7 +46,7 @@ func After(affected func(context.Context, client.Object) []reconcile.Request,
 			for _, request := range affected(ctx, o) {
 				if !slices.Contains(all, request) { // Usually the old and the new object affect the same requests.
 					all = append(all, request)
-					q.AddAfter(request, after(request))
+					q.AddAfter(request, delayOf(request))
 				}
 			}
 		}

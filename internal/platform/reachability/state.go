@@ -8,25 +8,27 @@ import (
 const (
 	// failuresUntilUnreachable is how many consecutive checks must fail, because a single request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is the maximum number of stored outages. Controllers process an outage soon after it has ended.
+	// maxOutages is the maximum number of stored outages. It can be low, because controllers extend their timeouts soon
+	// after an outage has ended.
 	maxOutages = 32
 )
 
-// Outage is a period in which an API server did not answer. It begins with the last answer before the failure. It ends
-// when the server answers again and the caches of this process have caught up.
+// Outage is a period in which an API server did not answer. The start of the period is the time of the last answer
+// before the failure. The period ends when the server answers again and the caches of this process have caught up.
 type Outage struct{ From, To time.Time }
 
 type State struct {
 	// Unreachable means that the API server failed two checks in a row and has not answered since, or that it has never
 	// answered.
 	Unreachable bool
-	// Since is when Unreachable last changed: the start of the first failed check, or the end of the first successful
-	// check.
+	// Since is the time at which Unreachable last changed: the start of the first failed check, or the end of the first
+	// successful check.
 	Since time.Time
 	// Refused means that an unreachable API server rejected the credentials of this process. It stays set until the end
 	// of the outage, because several servers at one address may fail in different ways.
 	Refused bool
-	// Epoch counts the changes of Unreachable. A result of one epoch may be wrong in the next epoch.
+	// Epoch counts the changes of Unreachable. If Epoch has changed, results from before the change may be outdated,
+	// such as the result of a drain.
 	Epoch uint64
 	// Past contains the last maxOutages outages that have ended, the oldest first.
 	Past []Outage
@@ -45,8 +47,9 @@ func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 // Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a check that began at sent and ended at now. An outage begins with the last
-// successful check, because the API server may have failed at any time after it.
+// Observe returns the state after one more check. The parameter sent is the start of the check, now is its end, and ok
+// is true if the API server answered. An outage begins with the last successful check, because the API server may have
+// failed at any time after it.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
 		if s.failures++; s.failures == 1 {
@@ -77,27 +80,28 @@ func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	return s
 }
 
-// ExcludeOutages moves the start of a timeout forward, so that the timeout does not run during outages. The parameter
-// began is the start of the timeout. The parameter counted is the end of the outages that began already includes.
-// ExcludeOutages returns the new values of both. If counted does not change, began does not change either. Outages are
-// extended to whole seconds, because the API stores times in whole seconds.
-func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
+// ExcludeOutages moves the start of a timeout forward, so that the timeout does not run during outages. Earlier calls
+// have already moved timeoutStart forward for all outages before excludedUntil. ExcludeOutages returns the new values
+// of timeoutStart and excludedUntil, or both values unchanged if there was no further outage. Outages are extended to
+// whole seconds, because the API stores times in whole seconds.
+func ExcludeOutages(past []Outage, timeoutStart, excludedUntil time.Time) (newStart,
+	newExcludedUntil time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
-		for _, t := range []time.Time{began, counted} {
+		for _, t := range []time.Time{timeoutStart, excludedUntil} {
 			if t.After(from) {
 				from = t
 			}
 		}
 		if to.After(from) {
-			began, counted = began.Add(to.Sub(from)), to
+			timeoutStart, excludedUntil = timeoutStart.Add(to.Sub(from)), to
 		}
 	}
-	return began, counted
+	return timeoutStart, excludedUntil
 }
 
 const (
-	// durableFactor is the number of timeouts after which a recorded start counts, even if this leader did not observe
+	// After durableFactor timeouts since the recorded start, the timeout is over even if this leader did not observe
 	// the whole time.
 	durableFactor = 3
 	// termShare determines how long a process must have led before it relies on a recorded start: the timeout divided
@@ -107,13 +111,14 @@ const (
 
 // TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
 //
-// The timeout runs from counted, which is never before this process became the leader, because the process does not
-// know of earlier outages. If leaders change often, such a timeout would never end. Therefore TimeLeft also uses began,
-// the start that the API records for all leaders, moved forward by the observed outages. The timeout is over if three
-// timeouts have passed since began, and the process has led for a tenth of a timeout.
-func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
-	left := timeout - now.Sub(counted)
-	durable := durableFactor*timeout - now.Sub(began)
+// The timeout usually runs from observedStart. This time is never before the process became the leader, because the
+// process does not know of earlier outages. If leaders change often, such a timeout would never end. Therefore TimeLeft
+// also uses recordedStart. The API stores this time for all leaders, and the caller has moved it forward by the
+// observed outages. The timeout is also over if three times its duration has passed since recordedStart, and this
+// process has led for a tenth of its duration.
+func TimeLeft(timeout time.Duration, recordedStart, observedStart, leading, now time.Time) time.Duration {
+	left := timeout - now.Sub(observedStart)
+	durable := durableFactor*timeout - now.Sub(recordedStart)
 	settling := timeout/termShare - now.Sub(leading)
 	return min(left, max(durable, settling))
 }

@@ -120,8 +120,8 @@ func TestAClockStopsDuringOutages(t *testing.T) {
 	}
 }
 
-// After any checks, the outages are in the order of time. The start of a timeout only moves forward, never into the
-// future, and no outage is counted twice.
+// For every sequence of checks, the outages must be sorted by time. ExcludeOutages must never move the start of a
+// timeout back or into the future, and must exclude each outage only once.
 //
 // Rule: outage-extends-drain.
 func FuzzObserveAndExcludeOutages(f *testing.F) {

@@ -26,11 +26,12 @@ const control, target = "control", "target"
 // initialCheckLimit is the maximum time that CheckUnreachable waits.
 const initialCheckLimit = time.Second
 
-// ErrCredentialsRefused is wrapped by the error of Ping if the API server rejects the credentials (401), or does not
-// allow this process to read everything that it needs (403).
+// ErrCredentialsRefused means that the API server rejects the credentials (401), or does not allow this process to read
+// everything that it needs (403). The error of Ping then wraps it.
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
-// Cluster is a cluster that a Watch checks. Both methods stop waiting when ctx ends.
+// Cluster is the interface through which a Watch checks the control cluster or the target cluster. Both methods stop
+// waiting when ctx ends.
 type Cluster interface {
 	// Ping returns nil if the API server is ready and allows this process to read everything that it needs.
 	Ping(ctx context.Context) error
@@ -43,7 +44,7 @@ type Cluster interface {
 type Options struct {
 	// Control is the control cluster. Target is the target cluster, or nil if there is none.
 	Control, Target Cluster
-	// Period is the time between two checks of a cluster that answers. Default: DefaultPeriod.
+	// Period is the time between two checks while the cluster is reachable. Default: DefaultPeriod.
 	Period time.Duration
 	// Timeout is the time within which two failed checks begin an outage. One check may take a third of Timeout. An
 	// unreachable cluster is checked again after a sixth of Timeout. At the end of an outage, the caches may need the
@@ -53,12 +54,12 @@ type Options struct {
 	Leading <-chan struct{}
 	Clock   clock.Clock
 	Log     logr.Logger
-	// Frozen is the metric of freezes. It may be nil.
+	// Frozen is the gauge that FrozenMetric returns. It may be nil.
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch checks the clusters while Run is running, and reports whether they are reachable. A cluster counts as
-// unreachable until its first check.
+// Watch reports whether the clusters are reachable. Its method Run checks the clusters periodically. A cluster counts
+// as unreachable until its first check.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
@@ -118,7 +119,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Lead records that this process has become the leader. Run calls it when Options.Leading is closed.
+// Lead records that this process has become the leader. The method Run calls Lead when Options.Leading is closed.
 func (w *Watch) Lead() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,8 +223,9 @@ func (c *cluster) reason() string {
 	}
 }
 
-// CheckUnreachable checks the clusters that count as unreachable. It returns after at most a second. Call it before
-// work begins, so that clusters that answer do not count as unreachable.
+// CheckUnreachable checks the clusters that count as unreachable. It returns after at most a second. Call
+// CheckUnreachable before the controllers start. They then do not treat a cluster as unreachable only because it was
+// not checked yet.
 func (w *Watch) CheckUnreachable(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(initialCheckLimit)
 	defer limit.Stop()
@@ -347,7 +349,7 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",
-		Help: "Number of freezes for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the process creates and replaces no machines because one of its clusters is unreachable. ControlCredentialsRefused and TargetCredentialsRefused are 1 while the process creates and replaces no machines because the control cluster or the target cluster refuses its credentials.",
+		Help: "Number of freezes for safety, by the reason of the condition Frozen. During a freeze, the process creates and replaces no machines. ControlPlaneUnreachable is 1 while one of its clusters is unreachable. ControlCredentialsRefused is 1 while the control cluster refuses its credentials, and TargetCredentialsRefused is 1 while the target cluster refuses them.",
 	}, []string{"reason"})
 	err := registerer.Register(gauge)
 	if err == nil {

@@ -112,9 +112,9 @@ func (w *watched) eventually(what string, is func() bool) {
 	}
 }
 
-// advance moves the clock forward and waits for the next check of the target cluster, and of both clusters if both is
-// true.
-func (w *watched) advance(d time.Duration, both bool) {
+// advance moves the clock forward and waits for the next check of the target cluster. If bothClusters is true, it also
+// waits for the next check of the control cluster.
+func (w *watched) advance(d time.Duration, bothClusters bool) {
 	w.t.Helper()
 	w.clock.Step(d)
 	select {
@@ -122,7 +122,7 @@ func (w *watched) advance(d time.Duration, both bool) {
 	case <-time.After(patience):
 		w.t.Fatalf("the target was not checked after %s", d)
 	}
-	if both {
+	if bothClusters {
 		select {
 		case <-w.control.probes:
 		case <-time.After(patience):
@@ -223,7 +223,8 @@ func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 		}
 	}
 	wantRefused()
-	// One of several servers at the same address may not answer. The message must not change.
+	// Several servers may share an address, and one of them may be down. If this server does not answer a check, the
+	// message must not change.
 	w.target.down.Store(true)
 	w.advance(5*time.Second, false)
 	wantRefused()
@@ -289,7 +290,8 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hanging is an API server that never answers. It sends a value at its first check. The channel is buffered.
+// hanging is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the channel at
+// the first check.
 type hanging chan struct{}
 
 func (h hanging) Ping(ctx context.Context) error {

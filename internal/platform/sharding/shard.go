@@ -6,10 +6,10 @@ import (
 	"math/bits"
 )
 
-// Most is the greatest number of shards.
+// Most limits the number of shards of one installation.
 const Most = 64
 
-// Shard is one of several equal parts of all namespaces. The zero value contains all of them.
+// Shard is one of several equal parts of all namespaces. The zero value contains all namespaces.
 type Shard struct {
 	// Index counts from 0 to Count-1.
 	Index int
@@ -17,7 +17,7 @@ type Shard struct {
 	Count int
 }
 
-// All reports whether the shard contains all namespaces.
+// All returns true if the namespaces are not divided, so that this shard contains every namespace.
 func (s Shard) All() bool { return s.Count <= 1 }
 
 // Owns reports whether a namespace is in the shard. Objects without a namespace are in every shard.
@@ -33,8 +33,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%d of %d", s.Index, s.Count)
 }
 
-// Of returns the index of the shard that contains a namespace. This result must never change, because two versions of
-// Machinist may run at the same time.
+// Of computes the index of the shard that contains a namespace, from the name and the number of shards. This result
+// must never change, because two versions of Machinist may run at the same time.
 func Of(namespace string, count int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))

@@ -11,8 +11,9 @@ import (
 
 type attributesKey struct{}
 
-// Within returns a context in which calls are reported as parts of a step of an operation. Log lines with this context
-// contain the trace ID. Without a tracer or an operation, Within returns ctx unchanged.
+// Within derives a context for calls to the cloud. The tracer reports a call with this context as a child span of the
+// given step of the operation. Log lines with this context contain the trace ID. Without a tracer or an operation,
+// Within returns ctx unchanged.
 func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
 	if t == nil || o.None() {
 		return ctx
@@ -47,7 +48,7 @@ func (c Call) Limited(waited time.Duration) {
 	}
 }
 
-// End ends the call. The parameter code is the canonical code of its error, or "" after success.
+// End ends the span of the call. Pass the canonical code of the call's error, or "" after success.
 func (c Call) End(code string) {
 	if c.span != nil {
 		finish(c.span, code)

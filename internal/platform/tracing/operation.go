@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Operation is the operation that a trace describes. The zero value is no operation.
+// Operation identifies the long-running work on one object that one trace describes, such as the creation of a Machine.
+// The zero value means that there is no such work, and nothing is traced.
 type Operation struct {
 	name string
 	// number distinguishes operations with the same name on the same object.
@@ -16,29 +17,29 @@ type Operation struct {
 	number int64
 }
 
-// Create is the creation of a Machine. It ends when the Machine runs for the first time.
+// Create identifies the trace of a Machine's creation, which ends when the Machine runs for the first time.
 func Create(machine types.UID) Operation { return Operation{"machine create", machine, 0} }
 
-// Delete is the deletion of a Machine. It ends when the Machine no longer exists.
+// Delete identifies the trace of a Machine's deletion, which ends when the Machine no longer exists.
 func Delete(machine types.UID) Operation { return Operation{"machine delete", machine, 0} }
 
-// Replace is the replacement of a Machine's instance by the instance of another attempt.
+// Replace identifies the trace in which a Machine's instance is replaced by the instance of another attempt.
 func Replace(machine types.UID, attempt int32) Operation {
 	return Operation{"machine replace", machine, int64(attempt)}
 }
 
-// Update is an update of an instance in place. The parameter began is when Machinist detected the necessary update, in
-// seconds since 1970.
-func Update(machine types.UID, began int64) Operation {
-	return Operation{"machine update", machine, began}
+// Update identifies the trace of an in-place update of an instance. The parameter detectedAt is the time at which
+// Machinist detected that the update is necessary, in seconds since 1970.
+func Update(machine types.UID, detectedAt int64) Operation {
+	return Operation{"machine update", machine, detectedAt}
 }
 
-// Rollout is the replacement of a MachineDeployment's machines by machines of a new revision.
+// Rollout identifies the trace in which a MachineDeployment's machines are replaced by machines of a new revision.
 func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
 
-// None reports whether o is the zero value.
+// None returns true for the zero value of Operation.
 func (o Operation) None() bool { return o.name == "" }
 
 // TraceID returns the ID of the trace, which is the same in all processes.

@@ -17,24 +17,25 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On reports whether the tracer reports spans. If not, callers can skip computing values for spans.
+// On returns true if tracing is enabled. If tracing is disabled, callers need not compute values for spans.
 func (t *Tracer) On() bool { return t != nil }
 
-// Span is a part of an operation that has ended.
+// Span describes a part of an operation, after that part has ended.
 type Span struct {
 	Name       string
 	Start, End time.Time
-	// Reason is the reason of the condition that described what the operation waited for.
+	// Reason explains what the operation waited for. It is the reason of a condition, such as WaitingForVolumeDetach.
 	Reason string
 	// Code is the canonical code of an error, or "" if there was none.
 	Code string
 	// Key distinguishes spans with the same name and start time. It may be empty.
 	Key string
-	// Related is an operation that contains this operation or is a part of it.
+	// Related identifies another operation that contains this operation or is a part of this operation.
 	Related Operation
 }
 
-// Finish reports an operation that has ended, and its consecutive steps.
+// Finish exports the spans of a completed operation: one span for the operation, and one for each of its consecutive
+// steps.
 func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, steps ...Span) {
 	if t == nil || o.None() {
 		return
@@ -47,7 +48,7 @@ func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, step
 	}
 }
 
-// Step reports a step of an operation. Each step of an operation has a unique name.
+// Step exports the span of one step, before the operation has ended. Each step of an operation has a unique name.
 func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return
@@ -55,8 +56,8 @@ func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	t.report(t.child(o, "", o.parent(s.Name)), about, s)
 }
 
-// Report reports a span within a step of an operation. With an empty step, the span belongs to the operation itself.
-// The ID of the span is derived from its name, key and start.
+// Report exports a span as a child of a step of the operation. If step is empty, the span is a child of the operation's
+// own span. The ID of the span is derived from its name, key and start.
 func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return

@@ -1,8 +1,9 @@
 // Package validation finds errors in an object that the schema cannot detect. It checks each object alone. Admission
 // rejects invalid objects. A controller only reports the error.
 //
-// Most errors are keys that users must not set, because they belong to Machinist or to a single Machine. For example, a
-// template that marked each machine for deletion would create and delete machines endlessly.
+// Most errors are about annotations and labels that users must not set in a template, because only Machinist sets them,
+// or because they are meant for single Machines. For example, a template that marked each machine for deletion would
+// create and delete machines endlessly.
 package validation
 
 import (
@@ -18,7 +19,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys returns an error for each of the keys that the map contains. The parameter path is the path of the map.
+// Keys checks a map of labels or annotations, and returns an error for each of the given keys that the map contains.
+// The errors name the field at path.
 func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range keys {
@@ -61,8 +63,8 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	return errs
 }
 
-// Annotations returns an error for each annotation of a template that Machinist writes or that is meant for single
-// Machines. The parameter path is the path of the annotations in the object.
+// Annotations checks the annotations of a template. It returns an error for each annotation that only Machinist writes
+// or that is meant for single Machines. The errors name the field at path.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
@@ -76,8 +78,8 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	}
 	for _, key := range slices.Sorted(maps.Keys(single)) {
 		if _, found := in[key]; found {
-			errs = append(errs, field.Forbidden(path.Key(key), "every machine of the template would be "+single[key]+
-				": set the annotation on single Machines instead"))
+			errs = append(errs, field.Forbidden(path.Key(key), "with this annotation, every machine of the template would be "+
+				single[key]+": set the annotation on single Machines instead"))
 		}
 	}
 	return errs

@@ -25,14 +25,14 @@ func Violation(kubelet, server string) string {
 	const override = ", or set the annotation " + v1beta1.AnnotationAllowVersionSkew
 	switch {
 	case k.Major() > s.Major(), k.Major() == s.Major() && k.Minor() > s.Minor():
-		return fmt.Sprintf("version %s is newer than %s, the version of the target cluster's API server, which Kubernetes "+
-			"does not support: upgrade the control plane first, set version v%d.%d or older", kubelet, server, s.Major(),
-			s.Minor()) + override
+		return fmt.Sprintf("version %s is newer than %s, the version of the API server of the target cluster. Kubernetes "+
+			"does not support this: upgrade the control plane first, set version v%d.%d or older", kubelet, server,
+			s.Major(), s.Minor()) + override
 	case k.Major() < s.Major(), k.Minor()+mostOlder < s.Minor():
 		oldest := s.Minor() - min(s.Minor(), mostOlder)
-		return fmt.Sprintf("version %s is more than %d minor versions older than %s, the version of the target cluster's "+
-			"API server, which Kubernetes does not support: set version v%d.%d or newer", kubelet, mostOlder, server,
-			s.Major(), oldest) + override
+		return fmt.Sprintf("version %s is more than %d minor versions older than %s, the version of the API server of "+
+			"the target cluster. Kubernetes does not support this: set version v%d.%d or newer", kubelet, mostOlder,
+			server, s.Major(), oldest) + override
 	}
 	return ""
 }

@@ -21,36 +21,36 @@ const (
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
-	// asking contains an element while a caller is requesting the version. Other callers wait for this request or for
-	// their own timeout.
-	asking chan struct{}
+	// The channel inFlight holds an element while a caller is requesting the version. Other callers wait for this
+	// request or for their own timeout.
+	inFlight chan struct{}
 
 	mu      sync.Mutex
 	version string
 	next    time.Time // of the next request
 }
 
-// NewServer returns a Server that requests the version with ask.
+// NewServer creates a Server. The Server calls the function ask to request the version of the API server.
 func NewServer(ask func(context.Context) (string, error), now clock.PassiveClock) *Server {
-	return &Server{ask: ask, clock: now, asking: make(chan struct{}, 1)}
+	return &Server{ask: ask, clock: now, inFlight: make(chan struct{}, 1)}
 }
 
 // Version returns the version of the API server, such as v1.36.3. If the API server does not answer, it returns the
 // last known version, or "" if there is none.
 func (s *Server) Version(ctx context.Context) string {
-	version, current := s.known()
-	if current {
+	version, isFresh := s.known()
+	if isFresh {
 		return version
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
+	case s.inFlight <- struct{}{}:
+		defer func() { <-s.inFlight }()
 	case <-ctx.Done():
 		return version
 	}
-	if version, current = s.known(); current {
+	if version, isFresh = s.known(); isFresh {
 		return version // Another caller has requested the version in the meantime.
 	}
 	answer, err := s.ask(ctx)
@@ -64,8 +64,8 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// known returns the last known version. The result current means that no new request is needed.
-func (s *Server) known() (version string, current bool) {
+// known returns the version that the API server last reported. isFresh is false if Version must request it again.
+func (s *Server) known() (version string, isFresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version, s.clock.Now().Before(s.next)

@@ -19,8 +19,9 @@ const (
 // schedule contains a bit for each allowed value of each cron field.
 type schedule struct {
 	minute, hour, day, month, weekday uint64
-	// either means that a date matches by its day of the month or by its day of the week. Otherwise both must match.
-	either bool
+	// If matchesEitherDay is true, a date matches if its day of the month or its day of the week matches. Otherwise
+	// both must match.
+	matchesEitherDay bool
 }
 
 // starBit is the bit that the parser sets in a field that allows every value.
@@ -49,9 +50,10 @@ func parseSchedule(text string) (schedule, error) {
 	s := schedule{
 		minute: fields.Minute &^ starBit, hour: fields.Hour &^ starBit, day: fields.Dom &^ starBit,
 		month: fields.Month &^ starBit, weekday: fields.Dow &^ starBit,
-		either: fields.Dom&starBit == 0 && fields.Dow&starBit == 0,
+		matchesEitherDay: fields.Dom&starBit == 0 && fields.Dow&starBit == 0,
 	}
-	// The leap year 2000 contains every possible date, and each of its months contains every day of the week.
+	// A schedule that ever matches also matches in 2000. This leap year contains every possible date, and each of its
+	// months contains every day of the week.
 	year := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 	if _, ok := s.next(year, year+secondsOfYear); !ok {
 		return schedule{}, errors.New("never matches: none of its months has such a day, or a field is empty")
@@ -100,13 +102,14 @@ func (s *schedule) previous(until, begin int64) (int64, bool) {
 func (s *schedule) matches(date time.Time) bool {
 	month, day := s.month&(1<<uint(date.Month())) != 0, s.day&(1<<uint(date.Day())) != 0
 	weekday := s.weekday&(1<<uint(date.Weekday())) != 0
-	if s.either {
+	if s.matchesEitherDay {
 		return month && (day || weekday)
 	}
 	return month && day && weekday
 }
 
-// nextOfDay returns the first minute of the schedule at or after a given minute of a matching day.
+// nextOfDay finds the next time of the schedule on a matching day, from the minute from on. Minutes are counted from
+// midnight.
 func (s *schedule) nextOfDay(from int) (int, bool) {
 	hour := from / 60
 	if s.hour&(1<<uint(hour)) != 0 {
@@ -121,7 +124,8 @@ func (s *schedule) nextOfDay(from int) (int, bool) {
 	return (hour+1+bits.TrailingZeros64(later))*60 + bits.TrailingZeros64(s.minute), true
 }
 
-// previousOfDay returns the last minute of the schedule at or before a given minute of a matching day.
+// previousOfDay finds the last time of the schedule on a matching day, up to and including the minute until. Minutes
+// are counted from midnight.
 func (s *schedule) previousOfDay(until int) (int, bool) {
 	hour := until / 60
 	if s.hour&(1<<uint(hour)) != 0 {

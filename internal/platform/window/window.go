@@ -19,27 +19,27 @@ const (
 	// farthest is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
 	// years.
 	farthest = 9 * secondsOfYear
-	// horizon limits how far into the future NextChange searches for the end of a set that stays open, in seconds.
+	// horizon limits how far into the future NextChange searches for the time at which an open set closes, in seconds.
 	horizon  = 400 * secondsOfDay
 	maxSteps = 5_000
 )
 
-// Window is a recurring time.
+// Window is a recurring period: it opens at each time of a cron schedule, and closes after a fixed duration.
 type Window struct {
 	schedule schedule
 	zone     *time.Location
 	// duration is in seconds.
 	duration int64
-	// coversDay means that the duration covers each pause between two times of the schedule on one day. The window
-	// stays open from the first to the last time of a day.
+	// coversDay is true if the duration is at least as long as each pause between two times of the schedule on one day.
+	// On each matching day, the window then stays open from the first time of the schedule to the last one.
 	coversDay bool
 }
 
-// Set is a set of windows. It is open while at least one of them is open.
+// Set combines windows. A Set is open while at least one of its windows is open.
 type Set []Window
 
-// Parse returns the valid windows, and an error for each invalid field of the other windows. The parameter path is the
-// path of the windows.
+// Parse returns the valid windows, and an error for each invalid field of the other windows. The errors name the field
+// at path.
 func Parse(path *field.Path, windows []v1beta1.DisruptionWindow) (Set, field.ErrorList) {
 	var errs field.ErrorList
 	var set Set
@@ -86,14 +86,14 @@ func loadZone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Open reports whether at least one of the windows is open at a time.
+// Open reports whether at least one of the windows is open at the time t.
 func (s Set) Open(t time.Time) bool {
 	_, open := s.covered(t.Unix(), &period{})
 	return open
 }
 
-// NextChange returns the first time after t at which the set opens or closes. It returns false if there is none,
-// because the set has no windows or always stays open. The search ends after 400 days or 5,000 windows.
+// NextChange returns the first time after t at which the set opens or closes. It returns false if the set never
+// changes, because it has no windows or is always open. The search ends after 400 days or 5,000 windows.
 func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false
@@ -122,8 +122,8 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at the given time. It also returns a time until which the set is certain to
-// stay open. The set may stay open longer.
+// covered reports whether the set is open at the given time. If the set is open, it stays open at least until the
+// returned time, and possibly longer.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -133,9 +133,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at the given time, and a time until which it certainly stays open. With
-// coversDay, this time includes all later times of the schedule on the same day. This saves many steps, because a
-// schedule may contain every minute.
+// covered reports whether the window is open at the given time. If the window is open, it stays open at least until the
+// returned time. If coversDay is true, covered computes this time from the last time of the schedule on the same day.
+// This saves many steps in NextChange, because a schedule may contain every minute of a day.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

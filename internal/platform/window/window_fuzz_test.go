@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// zones cover all kinds of clock changes: by an hour in both hemispheres, by half an hour, by a whole day, around
-// midnight, and never.
+// zones contains time zones with all kinds of clock changes: by an hour in both hemispheres, by half an hour, by a
+// whole day, and around midnight. Some of the zones have no clock changes.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Australia/Lord_Howe",
 	"America/Nuuk", "America/Sao_Paulo", "Asia/Kathmandu", "Pacific/Apia", "Africa/Casablanca"}
 
@@ -64,7 +64,8 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 	})
 }
 
-// window derives a window from numbers of the fuzzer. Many of these windows open in hours in which clocks change.
+// window converts numbers from the fuzzer to a DisruptionWindow. Many of these windows open in hours in which clocks
+// change.
 func window(a uint16, b uint8, zone string, minutes uint16) v1beta1.DisruptionWindow {
 	minute := []string{"0", "30", "*", "*/7", "1-59/2", "15,45", "59", "0,1,2", "10-20"}[a%9]
 	hour := []string{"2", "*", "0", "23", "1-3", "*/5", "2,14", "22"}[a/9%8]

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// period is an interval in which the offset of a zone from UTC does not change. A longer such interval may exist.
+// period is an interval in which the offset of a zone from UTC does not change. It may be a part of a longer interval
+// with the same offset.
 type period struct {
 	zone               *time.Location
 	begin, end, offset int64
 }
 
-// move changes p to a period of the zone that contains the given time. It does nothing if p already contains the time.
-// For times after the last entry of the zone's table, it is expensive, because the time library parses the rule of the
-// zone in each call.
+// move sets p to a period of the zone that contains the given time. If p already contains the time, move does nothing.
+// For times after the last entry of the zone's table, move is expensive, because the time library parses the rule of
+// the zone in each call.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -32,8 +33,9 @@ func (p *period) move(zone *time.Location, at int64) {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// With a rule, the time library ends a period on the 365th day of the year, which is too early in a leap year. No
-	// rule changes the offset around New Year.
+	// After the last entry of the zone's table, the time library computes periods from the rule of the zone. It then
+	// ends a period with the 365th day of the year, which is too early in a leap year. Extending such a period by a day
+	// is correct, because no rule changes the offset around New Year.
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}
@@ -49,7 +51,8 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 		if end < p.end {
 			break
 		}
-		// The local time jumps ahead. If it skips a time of the schedule, the window opens immediately after the jump.
+		// The local time jumps ahead. If the jump skips a time of the schedule, the window opens immediately after the
+		// jump.
 		p.move(w.zone, end)
 		if p.offset > offset {
 			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {

@@ -11,8 +11,8 @@ import (
 )
 
 // OwnWrites records the writes of a reconciler until their events arrive. The event of a reconciler's own status update
-// need not trigger it again. The event of a status update by the previous process must trigger it. The zero value is
-// ready to use.
+// need not trigger the reconciler again. The event of a status update by the previous process must trigger the
+// reconciler. The zero value is ready to use.
 //
 // OwnWrites records several writes of an object, because the event of the first write may arrive after the second
 // write. If that event counted as a write of another client, it would trigger a pass and another write, and the cycle
@@ -26,7 +26,7 @@ type OwnWrites struct {
 // time.
 const maxPending = 16
 
-// Record records a write of this reconciler. The parameter is the object that the write returned.
+// Record must be called after each write of this reconciler, with the object that the write returned.
 func (e *OwnWrites) Record(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,9 +55,9 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Filter returns a predicate that passes the events of other clients' writes, and the events that the given predicate
-// passes. An event that arrives before the response to its write counts as another client's event. This costs one
-// unnecessary pass.
+// Filter returns a predicate that drops the events of this reconciler's own writes. Events that the given predicate
+// accepts are never dropped. An event that arrives before the response to its write counts as another client's event.
+// This costs one unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

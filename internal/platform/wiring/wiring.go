@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Cluster is the cluster that contains the objects of a watch.
+// Cluster names the cluster, Control or Target, from which a Watch gets its events.
 type Cluster string
 
 // Names of the two clusters.
@@ -42,15 +42,15 @@ type Controller struct {
 	Concurrency int
 	// Timeout is the maximum duration of one pass. Zero means no limit.
 	Timeout time.Duration
-	// Retries limits how often failed passes over a key are repeated. Nil means an exponential delay from FirstRetry to
+	// Retries is the rate limiter for repeated passes after errors. Nil means an exponential delay from FirstRetry to
 	// LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
-	// For watches the objects that the controller reconciles. Their names are the keys. It is nil if the keys are not
-	// names of objects of one kind.
+	// For is the watch of the objects that the controller reconciles. The names of these objects are the keys. The
+	// field is nil if the keys are not names of objects of one kind.
 	For *Watch
-	// Watches watch other objects whose events affect keys.
+	// Watches is the list of watches of other objects whose events affect keys.
 	Watches []Watch
-	// Sources are sources of events from within the process.
+	// Sources provides events that come from within the process instead of from an API server.
 	Sources []source.Source
 }
 
@@ -73,8 +73,8 @@ const (
 	LongestRetry = time.Minute
 )
 
-// retries also limits the failed passes over all keys of a controller: retriesAtOnce passes at once, and
-// retriesPerSecond passes per second after that.
+// retries returns the default rate limiter. In addition to the delay of each key, it limits the repeated passes over
+// all keys of a controller to retriesPerSecond, with a burst of retriesAtOnce.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -90,7 +90,7 @@ const (
 // TargetEvents returns a source of events of the target cluster.
 type TargetEvents func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source
 
-// AllWatches returns For and Watches with their defaults set.
+// AllWatches returns the watches in the fields For and Watches, with the default values of their fields set.
 func (t Controller) AllWatches() []Watch {
 	var all []Watch
 	if t.For != nil {
@@ -155,8 +155,8 @@ func MachineSets() *metav1.PartialObjectMetadata {
 	return set
 }
 
-// CacheVersion returns a function that returns the resource version of the manager's cache of a kind. The cache
-// contains all writes up to this version. The function returns "" if the version is unknown.
+// CacheVersion returns a function for the resource version that the manager's cache has reached for the given kind. The
+// cache contains all writes up to this version. The function returns "" if the version is unknown.
 func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)

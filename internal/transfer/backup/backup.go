@@ -35,7 +35,7 @@ type Fleet struct {
 	ClusterID string
 	// Taken is the time of the backup.
 	Taken time.Time
-	// Unverified is why the content may have changed since the backup was written. It is empty if the checksum is
+	// Unverified explains why the content may have changed since the backup was written. It is empty if the checksum is
 	// correct.
 	Unverified string
 	checksum   string // as read from the file
@@ -43,8 +43,10 @@ type Fleet struct {
 	Objects []*unstructured.Unstructured
 }
 
-// kinds returns the kinds in the order of their restoration. A kind comes after those that it depends on. Owners come
-// after all Machines, because an owner creates each missing Machine. Disruption budgets come before owners.
+// kinds returns the kinds in the order of their restoration. A kind comes after the kinds that it depends on.
+// MachineSets and MachineDeployments come after the Machines, because a MachineSet creates new Machines as long as its
+// own Machines are missing. MachineDisruptionBudgets come before MachineSets, so that they limit replacements from the
+// start.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -66,8 +68,8 @@ func Kinds() (names []string) {
 }
 
 // Take creates a backup of a namespace, or of all namespaces if namespace is empty. Without secrets, the backup
-// contains no Secrets. Objects that are being deleted are skipped and returned in left.
-func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
+// contains no Secrets. Take skips objects that are being deleted, and returns their names.
+func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, deleted []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)
 	if err != nil {
@@ -75,17 +77,19 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	}
 	for _, object := range all {
 		if object.GetDeletionTimestamp() != nil {
-			left = append(left, nameOf(object))
+			deleted = append(deleted, nameOf(object))
 		}
 	}
-	f = Of(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return isSecret(o) && !resolve.Usable(o) }))
+	f = FromObjects(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool {
+		return isSecret(o) && !resolve.Usable(o)
+	}))
 	for _, object := range f.Objects {
 		if isSecret(object) {
 			// Machinist needs only the data. Read accepts only the type Opaque, because Kubernetes acts on other types.
 			object.Object["type"] = string(corev1.SecretTypeOpaque)
 		}
 	}
-	return f, left, nil
+	return f, deleted, nil
 }
 
 func isSecret(object *unstructured.Unstructured) bool {
@@ -115,8 +119,9 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	return all, nil
 }
 
-// Of creates a backup of the given objects, except those that are being deleted. The objects are not changed.
-func Of(objects []*unstructured.Unstructured) (f Fleet) {
+// FromObjects creates a backup of the given objects. It skips objects that are being deleted. It does not change the
+// given objects.
+func FromObjects(objects []*unstructured.Unstructured) (f Fleet) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil {
 			f.Objects = append(f.Objects, withoutClusterState(object.DeepCopy()))
@@ -297,18 +302,6 @@ func checkSecret(secret *unstructured.Unstructured) error {
 			v1beta1.SecretUseBoth)
 	}
 	return nil
-}
-
-// Only returns a backup with the objects of the given kinds.
-func (f Fleet) Only(kinds ...string) Fleet {
-	all := f.Objects
-	f.Objects = nil
-	for _, object := range all {
-		if slices.Contains(kinds, object.GetKind()) {
-			f.Objects = append(f.Objects, object)
-		}
-	}
-	return f
 }
 
 // Count returns the number of objects of a kind.

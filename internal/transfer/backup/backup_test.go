@@ -72,7 +72,7 @@ func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"pool": "web"}, got.GetLabels()); diff != "" {
 		t.Error(diff)
 	}
-	// A user has set this pause and this freeze.
+	// If a user has paused or frozen an object, the backup keeps the annotation and the label.
 	o.SetAnnotations(map[string]string{v1beta1.AnnotationPaused: ""})
 	o.SetLabels(map[string]string{v1beta1.LabelFreeze: "by-me"})
 	got = withoutClusterState(o)

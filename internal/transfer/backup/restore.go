@@ -18,8 +18,8 @@ import (
 type Outcome string
 
 const (
-	// Made: the object was created.
-	Made Outcome = "made"
+	// Created: the object was created.
+	Created Outcome = "made"
 	// Present: an object with this name already existed and was not changed. An existing class permits the adoption of
 	// instances, though.
 	Present Outcome = "present"
@@ -36,8 +36,8 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 		if made.GetKind() == "MachineClass" {
 			permitAdoption(made, f.ClusterID, until)
 		}
-		outcome := Made
-		switch err := Make(ctx, cluster, made); {
+		outcome := Created
+		switch err := Create(ctx, cluster, made); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			var failed error
@@ -55,14 +55,14 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 }
 
 const (
-	// admissionPeriod is the interval between attempts to create a Machine whose class has just changed. Make gives up
-	// after admissionPatience.
+	// admissionPeriod is the interval between attempts to create a Machine whose class has just changed. Create gives
+	// up after admissionPatience.
 	admissionPeriod, admissionPatience = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Make creates an object. The admission webhook reads classes from a cache, so it may not know yet that a class permits
-// adoption. Make retries such a refusal until admissionPatience has passed.
-func Make(ctx context.Context, cluster client.Client, object client.Object) error {
+// Create creates an object. The admission webhook reads classes from a cache, so it may reject a Machine because it
+// does not know yet that the class permits adoption. Create then tries again until admissionPatience has passed.
+func Create(ctx context.Context, cluster client.Client, object client.Object) error {
 	deadline := time.NewTimer(admissionPatience)
 	defer deadline.Stop()
 	tick := time.NewTicker(admissionPeriod)
@@ -88,7 +88,7 @@ func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object 
 	existing := &unstructured.Unstructured{}
 	existing.SetGroupVersionKind(object.GroupVersionKind())
 	if err := cluster.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
-		return "", fmt.Errorf("read %s, which exists: %w", nameOf(object), err)
+		return "", fmt.Errorf("read the existing object %s: %w", nameOf(object), err)
 	}
 	switch object.GetKind() {
 	case "Machine":

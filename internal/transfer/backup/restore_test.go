@@ -36,7 +36,7 @@ func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 					tries++
 					return test.answers[tries-1]
 				}})
-			if err := Make(t.Context(), cluster, object(t, machine)); !errors.Is(err, test.want) {
+			if err := Create(t.Context(), cluster, object(t, machine)); !errors.Is(err, test.want) {
 				t.Errorf("got %v, expected %v", err, test.want)
 			}
 			if tries != test.tries {
@@ -44,7 +44,7 @@ func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 			}
 		})
 	}
-	if err := Make(t.Context(), rejecting(invalid("version", "no")), object(t, machine)); !apierrors.IsInvalid(err) {
+	if err := Create(t.Context(), rejecting(invalid("version", "no")), object(t, machine)); !apierrors.IsInvalid(err) {
 		t.Errorf("got %v", err)
 	}
 }

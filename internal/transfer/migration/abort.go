@@ -62,8 +62,8 @@ func (p *pass) aborting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAborted)
 }
 
-// changedAnything reports whether the migrator has changed any object. Its first change is the record of the workloads,
-// or the ConfigMap of the policies.
+// changedAnything reports whether the migrator has changed any object. The migrator writes two records before it
+// changes other objects: the workloads and Leases in status.fence, and the ConfigMap of the policies.
 func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
 		return true, nil
@@ -90,8 +90,8 @@ func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, er
 		}
 	}
 	if p.unchangedFor(p.migration, len(acting)) >= stallTimeout && len(acting) > 0 {
-		p.addTrouble("The process of provider %s has not confirmed the pause (condition Paused) of %s, the first is %s. "+
-			"Check that the process runs and leads: the instances are given back only when all machines are paused",
+		p.addTrouble("The process of provider %s has not confirmed the pause (condition Paused) of %s, for example "+
+			"machine %s. Check that the process runs and leads: the instances are returned only when all machines are paused",
 			p.migration.Spec.Provider, wording.Count(len(acting), "machine"), acting[0].Name)
 	}
 	paused := p.metFor(p.migration, untilPaused, len(acting) == 0)
@@ -115,8 +115,8 @@ func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, e
 	f := p.fenceOf(p.migration)
 	left := 0
 	for _, m := range machines {
-		// The list of tags may be stale. Disown each instance once that Machinist may have adopted, even without tags
-		// in the list.
+		// The list of tags may be outdated. If Machinist may have adopted an instance, disown the instance once, even
+		// if the list shows no tags.
 		if !tagged[m.UID] && (m.Status.Launch == nil && m.Status.Instance == nil || f.disowned[m.UID]) {
 			continue
 		}

@@ -149,7 +149,7 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 	var missing []*v1beta1.Machine
 	for _, m := range made.machines {
 		if !existing[m.old.GetUID()] {
-			missing = append(missing, m.copy(c.migration, sets[m.set], origin(c.system.Group(), m.old)))
+			missing = append(missing, m.newMachine(c.migration, sets[m.set], origin(c.system.Group(), m.old)))
 		}
 	}
 	c.missing = len(missing)
@@ -200,12 +200,12 @@ func countAdopted(own *ownObjects, targetNodes nodes) (n int32) {
 const (
 	// maxUnpaused limits the Machines that adopt their instances at the same time.
 	maxUnpaused = 200
-	// stallTimeout is the time without progress after which the migration reports the obstacle.
+	// stallTimeout is the time without progress after which the migrator adds a trouble to the status of the Migration.
 	stallTimeout = time.Minute
 )
 
-// adopting runs the phase Adopting, which unpauses the Machines in steps. The first step unpauses one Machine. Each
-// later step unpauses as many as have been adopted so far.
+// adopting performs a pass of the phase Adopting, which unpauses the Machines in steps. The first step unpauses one
+// Machine. The number of Machines in a later step is the number of Machines that have been adopted before this step.
 func (p *pass) adopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -236,8 +236,8 @@ func (p *pass) adopting(ctx context.Context) error {
 		}
 	}
 	if p.unchangedFor(p.migration, adopted) >= stallTimeout && len(inProgress) > 0 && p.troubleCount == 0 {
-		p.addTrouble("The process of provider %s has adopted none of %s for a minute, the first is %s. Check that the "+
-			"process runs and leads, and run: machinist why machine/%[3]s", p.migration.Spec.Provider,
+		p.addTrouble("For a minute, the process of provider %s has adopted none of %s, for example machine %s. Check that "+
+			"the process runs and leads. For details, run: machinist why machine/%[3]s", p.migration.Spec.Provider,
 			wording.Count(len(inProgress), "machine"),
 			inProgress[0].Name)
 	}

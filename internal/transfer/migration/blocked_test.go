@@ -64,8 +64,8 @@ func TestBlockReasonNamesWhatKeepsAnObject(t *testing.T) {
 	}
 }
 
-// A class that the migration did not create refers to a Secret of the abort. The provider keeps the finalizer of the
-// Secret until this class is deleted.
+// The abort must delete a Secret that the migration created, but a class of another owner also refers to this Secret.
+// The provider keeps its finalizer on the Secret until this class is deleted.
 //
 // Rules: migration-abort-names-what-stops-it, migration-waits-longer.
 func TestAbortReportsWhatBlocksIt(t *testing.T) {

@@ -20,11 +20,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// class is an instance description that several old objects share, with its new MachineClass.
+// class combines an instance description of the old system with the new MachineClass. Several old objects can share the
+// description.
 type class struct {
 	name string
 	old  *source.Class
-	// from is the first old object with this description. Findings refer to it.
+	// from names the first old object with this description. Findings about the class refer to this object.
 	from string
 
 	searched    bool
@@ -32,7 +33,7 @@ type class struct {
 	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
-	// shown is the MachineClass for users. It contains no values of Secrets.
+	// shown is a copy of the MachineClass for the plan that users read. The copy contains no values of Secrets.
 	shown   *v1beta1.MachineClass
 	secrets []*corev1.Secret
 }
@@ -170,7 +171,7 @@ func (p *planner) overrideOf(c *class) int {
 	})
 }
 
-// override applies the override for the class, and reports whether there is one.
+// override patches the class with its entry in spec.overrides of the Migration. It returns false if there is no entry.
 func (p *planner) override(c *class) bool {
 	i := p.overrideOf(c)
 	if i < 0 {

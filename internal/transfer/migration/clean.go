@@ -95,8 +95,8 @@ func objectsOf[P client.Object](own *ownObjects, index map[string]P) []client.Ob
 	return all
 }
 
-// applyPostponedTo applies the postponed changes to one object. The same patch removes their record and the label of
-// the migration, so they are applied only once.
+// applyPostponedTo applies the postponed changes to one object. The same patch removes the record of these changes and
+// the label of the migration, so the changes are applied only once.
 func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error {
 	if postponedFor(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()

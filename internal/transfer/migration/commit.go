@@ -76,7 +76,7 @@ func (p *pass) committing(ctx context.Context) error {
 		return err
 	}
 	if p.unchangedFor(p.migration, len(traced)) >= stallTimeout && len(traced) > 0 {
-		p.addTrouble("The old system's keys reappear on %s, the first is %s: the fence does not stop "+
+		p.addTrouble("The old system's keys reappear on %s, for example node %s: the fence does not stop "+
 			"a controller of the old system. Stop this controller, or name it in spec.fence", wording.Count(len(traced), "node"),
 			traced[0].Name)
 	}

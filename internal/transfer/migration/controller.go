@@ -39,7 +39,8 @@ type Timing struct {
 	ProbeInterval time.Duration
 	// LeaseMargin is added to the time for which an old controller may act after it has lost its Lease.
 	LeaseMargin time.Duration
-	// EmptyFor is how long no old object may exist before the old definitions are removed.
+	// EmptyFor is the time for which no old object must exist before the migrator deletes the old
+	// CustomResourceDefinitions.
 	EmptyFor     time.Duration
 	FormerLeader time.Duration
 	// Poll is the time between two passes while a migration waits.
@@ -243,7 +244,8 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// enter begins a phase. The status stores the phase before its first step.
+// enter sets the phase in the status. The steps of the new phase run in the next pass, after the status has been
+// stored.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
 	p.mu.Lock()
@@ -294,7 +296,8 @@ func (p *pass) report(err error) {
 	}
 }
 
-// ensureFenced puts up or checks the fence. If it returns false, the pass must end.
+// ensureFenced creates the missing parts of the fence, and checks that the fence works. If it returns false, the pass
+// must end.
 func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
 	waits, err := p.ensureFence(ctx, p.migration, p.system, scope)
 	if err != nil || waits != "" {
@@ -336,9 +339,10 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
 	return r.Control.Patch(ctx, m, patch)
 }
 
-// ended takes the fence down again after a wait. A former leader in the middle of a pass may still put up a part of the
-// fence, which would block the old controllers forever. The last phase has already waited, so this matters only if the
-// former leader's host was suspended for longer.
+// ended removes the fence again after the end of the migration. A former leader whose pass is still running may create
+// a part of the fence after its removal. This part would block the old controllers forever. The last phase of the
+// migration has already waited for former leaders, so this can only happen if the former leader's host was suspended
+// for longer.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)

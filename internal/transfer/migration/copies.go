@@ -51,8 +51,10 @@ func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
 
 func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// copy returns the paused Machine to create. The set, if any, becomes its owner and must have its UID.
-func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
+// newMachine returns a paused Machine with the fields of the old machine, which the caller creates. If set is not nil,
+// the set becomes the owner of the Machine. The set must exist on the API server, because the owner reference needs its
+// UID.
+func (m *machine) newMachine(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
 	made := m.object.DeepCopy()
 	if set != nil {
 		// Fields that the set controls get the set's values, so that the set has nothing to propagate.
@@ -110,8 +112,9 @@ func mergeTaints(first, second []corev1.Taint) []corev1.Taint {
 	return first
 }
 
-// mergeHooks returns the hooks of the copied machine. A hook in both lists comes from the template. A hook only in the
-// template is skipped, because its owner has finished its work for this machine.
+// mergeHooks returns the hooks of the copied machine. If the template and the old machine have a hook with the same
+// name, mergeHooks returns the hook of the template. If only the template has the hook, mergeHooks skips it, because
+// its owner has finished its work for this machine.
 func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
 	var hooks []v1beta1.LifecycleHook
 	for _, hook := range machine {

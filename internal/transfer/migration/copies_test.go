@@ -59,7 +59,8 @@ func TestOldUIDIsReadFromTheOrigin(t *testing.T) {
 	}
 }
 
-// A copy has all fields that its set would write, plus those that only the old machine had.
+// A copied Machine has all fields that its set would write, so that the set does not change the Machine. It also has
+// the labels and annotations of the old machine.
 //
 // Rule: migration-copies-in-sync.
 func TestCopyIsInSyncWithItsSet(t *testing.T) {
@@ -82,7 +83,7 @@ func TestCopyIsInSyncWithItsSet(t *testing.T) {
 				Owner: "someone"}}
 			m.set.object.Spec.Template.Spec.Node.StartupTaints = []corev1.Taint{{Key: "starting", Effect: "NoSchedule"}}
 			m.object.Spec.Node.Taints = append(m.object.Spec.Node.Taints, corev1.Taint{Key: "own", Effect: "NoExecute"})
-			got := m.copy(f.migration, m.set.object, origin(group, m.old))
+			got := m.newMachine(f.migration, m.set.object, origin(group, m.old))
 			checked++
 			if !machineset.InSync(m.set.object, got) {
 				t.Errorf("%s: the set would change the copy of %s", group, got.Name)

@@ -24,7 +24,7 @@ type description struct {
 type secretPart struct {
 	// path is the path of the reference in the old object. from is the Secret's name.
 	path, from string
-	// specPath is the path of the value in the description. It is empty for the credentials.
+	// specPath is the path of the value in the description. If the value belongs to the credentials, specPath is empty.
 	specPath []string
 	value    string
 }

@@ -30,7 +30,8 @@ const (
 	assumedLease = 15 * time.Second
 )
 
-// fence is what this process has observed about a fence. After a restart, the process observes it again.
+// fence holds the observations of this process about the fence of one Migration, such as refused probes. After a
+// restart, the process starts with an empty fence and observes everything again.
 type fence struct {
 	refusedProbes int // refusals in a row
 	lastProbe     time.Time
@@ -77,8 +78,8 @@ type fenceScope struct {
 	ignoreMissing bool
 }
 
-// ensureFence puts up or checks the fence. If waitingFor is not empty, it names what is missing, and the caller must
-// not continue.
+// ensureFence creates the missing parts of the fence, and checks that the fence works. If the result waitingFor is not
+// empty, it says which part of the fence is missing, and the caller must not continue.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
 	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
@@ -222,8 +223,9 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe checks whether the policy uses the current ConfigMap, which value identifies. The policy must refuse the probe.
-// API servers take a moment to notice a new version.
+// probe checks whether the policy uses the current version of the ConfigMap. It sends a request with the argument
+// value, and the policy refuses this request only if the ConfigMap contains the same value. API servers take a moment
+// to notice a new version.
 func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, value string) (waitingFor string,
 	err error) {
 	waiting := fmt.Sprintf("waiting until all API servers apply the policy %s in namespace %s. If this takes more than a "+

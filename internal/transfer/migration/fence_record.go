@@ -17,11 +17,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Two admission policies are part of the fence. One protects the old objects, the other the objects that a migration
-// created. The chart machinist-provider installs the policies, and the migrator cannot change them.
+// Two admission policies are part of the fence. The first policy protects the old objects. The second policy protects
+// the objects that a migration created. The chart machinist-provider installs the policies, and the migrator cannot
+// change them.
 //
-// For each Migration, the migrator writes a ConfigMap as the parameter of the policies. It specifies which objects they
-// protect. Without a ConfigMap, the policies refuse nothing.
+// For each Migration, the migrator writes a ConfigMap as the parameter of the policies. The ConfigMap specifies which
+// objects the policies protect. As long as no ConfigMap exists, the policies allow all requests.
 
 // probeLease is the Lease that each probe tries to create. The policy refuses a probe with the value in the current
 // ConfigMap.

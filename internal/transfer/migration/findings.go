@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about an old object or its environment. Package source and the drivers have the codes for single
-// fields.
+// Codes of findings about an old object or its environment. The codes of findings about single fields are in package
+// source and in the drivers.
 const (
 	// CodeNameTaken: another object of a Machinist kind already has this name.
 	CodeNameTaken = "NameTaken"
@@ -61,8 +61,8 @@ const (
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override of the Migration names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
-	// CodeWebhookRemoved: an admission webhook is only for the old group. The migrator deletes it before the old
-	// objects.
+	// CodeWebhookRemoved: an admission webhook is only for the old group. The migrator deletes the webhook before it
+	// deletes the old objects.
 	CodeWebhookRemoved = "WebhookRemoved"
 	// CodeWebhookStays: an admission webhook is for the old group and for others. The migrator does not delete it.
 	CodeWebhookStays = "WebhookStays"

@@ -241,7 +241,7 @@ func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object)
 		if s := owners[one.set]; s != nil {
 			s.UID = types.UID("our-" + s.Name)
 		}
-		all = append(all, one.copy(m, owners[one.set], origin(group, one.old)))
+		all = append(all, one.newMachine(m, owners[one.set], origin(group, one.old)))
 	}
 	return all
 }

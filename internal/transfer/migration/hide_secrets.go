@@ -45,8 +45,8 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 			fields = append(fields, "providerSpec."+strings.Join(path, "."))
 		}
 		p.plan.findings.addf(provider.FindingLoss, CodeSecretInClass, c.from, part.path, "The value of %s comes from %s, and "+
-			"a class cannot refer to a Secret. Everyone who may read the class %s can read the value. Accept that, or set the "+
-			"field with spec.overrides.", strings.Join(fields[:min(len(fields), maxFields)], ", "), part.from, c.name)
+			"a class cannot refer to a Secret. Everyone who may read the class %s can read the value. Accept this loss, "+
+			"or set the field with spec.overrides.", strings.Join(fields[:min(len(fields), maxFields)], ", "), part.from, c.name)
 	}
 	if reflect.DeepEqual(spec, shown) {
 		return nil
@@ -63,8 +63,9 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 // maxFields limits the fields that a finding names.
 const maxFields = 3
 
-// convertedWithout converts the description with other values in one part. Each change of the providerSpec then comes
-// from these values. If the conversion fails, the result is an empty providerSpec.
+// convertedWithout replaces the values of one secret part of the description, and converts the changed description. If
+// a field of the resulting providerSpec differs from the original, this field contains a value of the secret part. If
+// the conversion fails, the result is an empty providerSpec.
 func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPart, converted *v1beta1.MachineClassSpec,
 	facts []byte) (map[string]any, error) {
 	spec, credentials := c.description.withPart(part, disguise)

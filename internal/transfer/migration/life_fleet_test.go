@@ -32,8 +32,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// journey is a migration of a small Gardener fleet on the in-memory API server. The test plays the provider, the old
-// workload and the cloud.
+// journey runs the migration of a small Gardener fleet on the in-memory API server. The test simulates the provider,
+// the old workload and the cloud.
 type journey struct {
 	*testing.T
 	ctx     context.Context
@@ -45,7 +45,7 @@ type journey struct {
 	from    string
 	oldPods map[string]string
 	phases  []v1beta1.MigrationPhase
-	// watch is called after each pass.
+	// watch is a function that checks the state of the migration after each pass.
 	watch        func(*v1beta1.Migration)
 	providerDown bool
 }
@@ -188,7 +188,8 @@ func (l *journey) state() map[string]string {
 
 func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
 
-// pass runs one pass of the migrator, then the old workload and the provider. One second passes.
+// pass runs one pass of the migrator. Then it simulates the old workload and the provider, and advances the clock by
+// one second.
 func (l *journey) pass() *v1beta1.Migration {
 	l.Helper()
 	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
@@ -332,7 +333,8 @@ func (l *journey) ownObjects() map[string]client.Object {
 	return all
 }
 
-// adoptedFleet leads a migration to Adopted. No step may happen too early.
+// adoptedFleet runs a migration until its phase is Adopted. After each pass, it checks that the migrator has not
+// changed objects before the right phase.
 func (l *journey) adoptedFleet() {
 	l.Helper()
 	l.planned()

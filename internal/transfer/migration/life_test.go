@@ -147,7 +147,7 @@ func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 			t.Errorf("the provider runs again, but the migration still reports %v", troubles)
 		}
 	}
-	waits("The process of provider sim has adopted none of 1 machine for a minute, the first is ")
+	waits("For a minute, the process of provider sim has adopted none of 1 machine, for example machine ")
 	l.stage(v1beta1.MigrationAbort)
 	waits("The process of provider sim has not confirmed the pause ")
 	l.runUntil(v1beta1.MigrationAborted)
@@ -168,7 +168,7 @@ func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 		}
 	}
 	l.stage(v1beta1.MigrationCommit)
-	want := "The old system's keys reappear on 1 node, the first is " + node.Name
+	want := "The old system's keys reappear on 1 node, for example node " + node.Name
 	eventually(l, "the migration names the node", func() bool {
 		return strings.Contains(strings.Join(l.pass().Status.Troubles, "\n"), want)
 	})

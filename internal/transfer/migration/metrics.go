@@ -18,7 +18,7 @@ type Metrics struct{ migrations *objectmetrics.Collector }
 // NewMetrics registers the metrics. Each scrape computes them from the cache.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	machines := prometheus.NewDesc("machinist_migration_machines",
-		"Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).",
+		"Machines of a Migration (namespace/name) that has not ended, by state. total: machines of the old system that have an instance. copied: Machines that were created for these. adopted: Machines that have adopted their instance. old: machines of the old system that still exist.",
 		[]string{"migration", "state"}, nil)
 	stuck := prometheus.NewDesc("machinist_migration_stuck",
 		"1 while the condition Stuck of a Migration (namespace/name) that has not ended is True, else 0, by phase.",

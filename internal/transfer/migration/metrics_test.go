@@ -36,7 +36,7 @@ func TestMetricsCountMigrationsThatHaveNotEnded(t *testing.T) {
 	metrics.lead()
 	(*Metrics)(nil).lead()
 	if err := testutil.CollectAndCompare(metrics.migrations, strings.NewReader(`
-# HELP machinist_migration_machines Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).
+# HELP machinist_migration_machines Machines of a Migration (namespace/name) that has not ended, by state. total: machines of the old system that have an instance. copied: Machines that were created for these. adopted: Machines that have adopted their instance. old: machines of the old system that still exist.
 # TYPE machinist_migration_machines gauge
 machinist_migration_machines{migration="a/stuck",state="adopted"} 2
 machinist_migration_machines{migration="a/stuck",state="copied"} 3

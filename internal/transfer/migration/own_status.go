@@ -27,23 +27,25 @@ var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.Migrati
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether the migrator may have changed the phase from was to is. The same phase, later phases and
-// the phases of an abort are possible. A former leader that was suspended may skip several phases.
-func mayFollow(is, was v1beta1.MigrationPhase) bool {
+// mayFollow reports whether the migrator may have changed the phase from previous to current. The current phase can be
+// the previous phase, a later phase, or a phase of an abort. It can be several phases later, because another leader may
+// have continued the migration while this process was suspended.
+func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	switch {
-	case is == was:
+	case current == previous:
 		return true
-	case is == v1beta1.MigrationAborting:
-		return !was.Ended() && !was.Irrevocable()
-	case was == v1beta1.MigrationAborting:
-		return is == v1beta1.MigrationAborted
+	case current == v1beta1.MigrationAborting:
+		return !previous.Ended() && !previous.Irrevocable()
+	case previous == v1beta1.MigrationAborting:
+		return current == v1beta1.MigrationAborted
 	}
-	from, to := slices.Index(phases, was), slices.Index(phases, is)
+	from, to := slices.Index(phases, previous), slices.Index(phases, current)
 	return from >= 0 && to > from
 }
 
-// Changed returns a predicate for changes of the spec, changes of the phase, and finalizers after the end. Another
-// client may write the phase even after the end. Before the end, each pass checks the finalizer.
+// Changed returns a predicate for updates of a Migration. It selects changes of the spec, changes of the phase, and,
+// after the end of the migration, new finalizers. Another client can change the phase even after the end of the
+// migration. Before the end, each pass checks the finalizer, so the predicate ignores finalizers.
 func Changed() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
@@ -78,7 +80,8 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 	return true
 }
 
-// rememberStatus remembers the stored status. A nil status is unknown, and the previous one is forgotten.
+// rememberStatus records the status that the migrator has stored. If the stored status is unknown, the argument status
+// is nil, and rememberStatus deletes the previous record.
 func (r *Reconciler) rememberStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

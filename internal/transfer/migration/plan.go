@@ -23,7 +23,7 @@ type plan struct {
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// old is the number of migrated old machines, with or without an instance.
+	// old is the number of machines of the old system that the migration converts, with or without an instance.
 	old int
 }
 
@@ -32,12 +32,12 @@ type deployment struct {
 	sets   []*set
 }
 
-// set is a MachineSet to create. Several old sets may become the same new set.
+// set describes a MachineSet that the migration creates. Several old sets may become the same new set.
 type set struct {
 	object *v1beta1.MachineSet
 	class  *class
-	// replicas is the size of the set after the migration. Before, the set has at least as many replicas as copied
-	// Machines.
+	// replicas is the size of the set after the migration. During the migration, spec.replicas of the set is at least
+	// the number of copied Machines.
 	replicas int32
 	machines int32
 }
@@ -166,7 +166,8 @@ func annotate(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// class returns the class for a description. Equal descriptions share a class.
+// class returns the entry of p.plan.classes for a description, and adds a missing entry. Equal descriptions share an
+// entry.
 func (p *planner) class(old *source.Class, from string) *class {
 	name := className(old)
 	if c, found := p.classes[name]; found {

@@ -163,7 +163,8 @@ func (p *planner) machine(m candidate, in located) {
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in})
 }
 
-// located is the part of an instance that the plan keeps.
+// located describes an instance that the provider has found for the old machines. It has only the fields that the plan
+// needs.
 type located struct {
 	ProviderID string
 	Collected  bool

@@ -171,8 +171,9 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
 		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
-	// The chart does not name the namespace of the second Lease, so a migrator cannot protect it. The name of the third
-	// contains another Lease's name. The last one belongs to Kubernetes.
+	// The policies protect only the first Lease. The second Lease is in a namespace that is not in the value
+	// migrator.namespaces of the chart. The name of the third Lease contains the name of another Lease. The last Lease
+	// belongs to Kubernetes.
 	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
 		{Namespace: elsewhere, Name: "machine-controller"}, {Namespace: namespace, Name: "x," + namespace + "/another,"},
 		{Namespace: metav1.NamespaceSystem, Name: "kube-other"}}

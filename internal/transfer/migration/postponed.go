@@ -24,7 +24,8 @@ func (p *planner) postpone(object client.Object, a postponed) {
 	annotate(object, v1beta1.AnnotationAfterMigration, string(data))
 }
 
-// postponedFor returns the recorded change of an object. An invalid record is an empty change.
+// postponedFor returns the recorded change of an object. If the record is missing or invalid, postponedFor returns a
+// change that does nothing.
 func postponedFor(object client.Object) (a postponed) {
 	if err := json.Unmarshal([]byte(object.GetAnnotations()[v1beta1.AnnotationAfterMigration]), &a); err != nil {
 		return postponed{}

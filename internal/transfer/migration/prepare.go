@@ -60,8 +60,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	return plan, own, all, nil
 }
 
-// agreed reports whether the user has agreed to a plan without obstacles. Otherwise the condition Planned gets the
-// reasons.
+// agreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
+// If the migration may not start, agreed writes the reasons into the condition Planned.
 func (p *pass) agreed(plan *plan) bool {
 	blocking := plan.findings.blocking(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
@@ -107,8 +107,8 @@ func (p *pass) planning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// checkOverlaps reports older Migrations that migrate the same fleet or stop the same controllers. The Migration that
-// ends first would start controllers that the other one still needs stopped.
+// checkOverlaps reports older Migrations that migrate the same fleet or stop the same controllers. When the first of
+// two such Migrations ends, it would start the old controllers, although the other Migration is still in progress.
 func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -259,7 +259,8 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf splits a text into chunks of at most chunkBytes. Chunks begin at mark or at the start of a line.
+// chunksOf splits a text into chunks of at most chunkBytes. If possible, it splits the text before the string in the
+// argument mark. If mark is a line break, it splits the text between two lines.
 func chunksOf(text, mark string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {
@@ -285,8 +286,8 @@ func (p *pass) fencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling runs the phase Settling. It waits until the cloud shows the effects of all requests of the old controllers.
-// The user must have agreed to the plan that results then.
+// settling performs a pass of the phase Settling. It waits until the cloud shows the effects of all requests of the old
+// controllers. Then it computes the plan again, and continues only if the user has agreed to this plan.
 func (p *pass) settling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

@@ -37,14 +37,15 @@ func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, em
 
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// eachOld calls visit for each old object of the Migration, kind by kind. A kind that is not served is an error unless
-// it is optional. If gone is set, it is never an error, because the migration may have removed the definition.
-func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, gone bool,
+// eachOld calls visit for each old object of the Migration, kind by kind. If the API server does not serve a kind that
+// is not optional, eachOld returns an error. With allowMissing, eachOld skips such a kind, because the migration may
+// have removed its CustomResourceDefinition.
+func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, allowMissing bool,
 	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
 		err := eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) { visit(kind.Role, object) })
 		switch {
-		case notServed(err) && (gone || kind.Optional):
+		case notServed(err) && (allowMissing || kind.Optional):
 			continue
 		case notServed(err):
 			return fmt.Errorf("the API server does not serve %s.%s/%s, so there is nothing to migrate", kind.Resource,
@@ -85,8 +86,8 @@ func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, nam
 	}, options...)
 }
 
-// ownObjects are Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces by
-// provider ID.
+// ownObjects holds Machinist's objects in the namespace of a Migration, and an index of the Machines of all namespaces.
+// The key of byProviderID is the provider ID. The keys of the other maps are the names of the objects.
 type ownObjects struct {
 	migration    string
 	classes      map[string]*v1beta1.MachineClass
@@ -173,7 +174,8 @@ func (o *ownObjects) find(object client.Object) client.Object {
 	return nil
 }
 
-// orNil returns the object of the same name. A missing object is a nil interface, not a nil pointer.
+// orNil returns the object in the index that has the same name as the argument like. If there is no such object, orNil
+// returns a nil interface, not a nil pointer in an interface.
 func orNil[P client.Object](index map[string]P, like client.Object) client.Object {
 	if object, found := index[like.GetName()]; found {
 		return object
@@ -234,7 +236,7 @@ func (n nodes) mismatch(providerID, name string) string {
 		return fmt.Sprintf("The Nodes %s and %s have the same provider ID %s. Delete the Node that is not in use.",
 			same[0].Name, same[1].Name, providerID)
 	case len(same) == 1 && named != nil && named.Name != same[0].Name:
-		return fmt.Sprintf("This machine names the Node %s, but its instance %s belongs to the Node %s. Correct the old "+
+		return fmt.Sprintf("This machine refers to the Node %s, but the Node of its instance %s is %s. Correct the old "+
 			"object, or delete the Node that is not in use.", named.Name, providerID, same[0].Name)
 	case len(same) == 0 && named != nil && named.Spec.ProviderID != "":
 		return fmt.Sprintf("The Node %s of this machine has the provider ID %s, but the cloud calls the instance %s.",

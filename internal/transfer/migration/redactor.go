@@ -13,10 +13,11 @@ import (
 const (
 	// redacted replaces values of Secrets in texts for users.
 	redacted = "[redacted]"
-	// minRedacted is the minimum length of a redacted value. Shorter values also occur in ordinary words.
+	// minRedacted is the minimum length of a value that the redactor removes. A shorter value can be a part of an
+	// ordinary word, so removing it would make messages unreadable.
 	minRedacted = 4
-	// minBeginning is the minimum length of a redacted beginning. Drivers and API servers truncate long values in their
-	// messages.
+	// minBeginning is the minimum length of a truncated value that the redactor removes. Drivers and API servers
+	// truncate long values in their messages.
 	minBeginning = 8
 )
 
@@ -24,8 +25,9 @@ const (
 // values.
 type redactor struct{ values []string }
 
-// add adds a value to redact, also in quotes and in the encodings of JSON, base64 and URLs. Only the whole value or its
-// beginning is found.
+// add registers a value that the redactor removes from texts. The redactor also recognizes the value in quotes, and in
+// the encodings of JSON, base64 and URLs. It recognizes the whole value and a truncated value, but no other part of the
+// value.
 func (r *redactor) add(value []byte) {
 	text := strings.TrimSpace(string(value))
 	if len(text) < minRedacted {
@@ -59,7 +61,8 @@ func (r *redactor) inText(text string) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// matchLength returns the length of the longest value, or long beginning of a value, at the start of the text.
+// matchLength returns how many bytes at the start of the text must be removed. These bytes are a registered value, or
+// at least the first minBeginning bytes of a registered value.
 func (r *redactor) matchLength(text string) (longest int) {
 	for _, value := range r.values {
 		n := 0

@@ -15,14 +15,15 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing runs the phase Removing. It removes webhooks that could refuse the deletions, then the finalizers and owner
-// references of all old objects, and then these objects. No deletion cascades, and a restarted old controller finds no
-// object whose instance it would delete.
+// removing performs a pass of the phase Removing. It removes webhooks that could refuse the deletions, then the
+// finalizers and owner references of all old objects, and then these objects. Without owner references, the deletion of
+// an object does not delete other objects. Without finalizers, no object stays in deletion, for which a restarted old
+// controller would delete the instance.
 func (p *pass) removing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
-	scope, err := p.inScope(ctx)
+	scope, err := p.objectsToRemove(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,8 +59,8 @@ func (p *pass) removing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
-// removeOld deletes an old object if it has not changed since it was read. No object has an owner reference to it any
-// more.
+// removeOld deletes an old object if it has not changed since it was read. The caller must have removed all owner
+// references to this object.
 func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
 	err := p.Control.Delete(ctx, object, preconditionsFor(object),
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -94,14 +95,14 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	})
 }
 
-// removalOrder is the order of deletion. A kind comes before the kinds that its objects create, so that no controller
-// replaces deleted objects.
+// removalOrder lists the roles of the old objects in the order in which the migrator deletes the objects. Owners come
+// before the objects that they create, so that no controller replaces deleted objects.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
 	source.RoleMachine}
 
-// inScope returns the old objects to delete. Objects that stay with the old system are not included. If any object
-// stays, all classes stay.
-func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
+// objectsToRemove returns the old objects that the migrator deletes. The result does not include objects that stay with
+// the old system. If any object stays, all classes stay.
+func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
 	someStay := false
 	err := eachOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true,

@@ -21,7 +21,7 @@ import (
 type secretReader struct {
 	live   client.Reader
 	source string
-	// shared are namespaces whose Secrets and ConfigMaps all old objects may use.
+	// shared lists the namespaces whose Secrets and ConfigMaps all old objects may use.
 	shared []string
 	seen   map[string]content
 }
@@ -31,7 +31,7 @@ type content struct {
 	problem *unusable
 }
 
-// unusable is the code and the message of a finding about a Secret or ConfigMap.
+// unusable explains why a Secret or ConfigMap cannot be used. It has the code and the message of a finding.
 type unusable struct{ code, message string }
 
 func (r *secretReader) entries(ctx context.Context, kind string, name types.NamespacedName) (
@@ -47,7 +47,8 @@ func (r *secretReader) entriesForMigration(ctx context.Context, name types.Names
 	return r.read(ctx, "Secret", name, false)
 }
 
-// read reads a Secret or ConfigMap. With needsConsent, it must have the label that permits the migration to use it.
+// read returns the entries of a Secret or ConfigMap. If needsConsent is true, the object must have the label that
+// permits the migration to use the object.
 func (r *secretReader) read(ctx context.Context, kind string, name types.NamespacedName, needsConsent bool) (
 	map[string][]byte, *unusable, error) {
 	key := fmt.Sprintf("%s/%s/%t", kind, name, needsConsent)

@@ -10,15 +10,15 @@ import (
 )
 
 type wait struct {
-	of   types.UID
-	what string
+	migration types.UID
+	condition string
 }
 
 const (
 	untilPaused      = "no provider acts on a Machine"
 	untilEmpty       = "no old object exists"
 	untilNothingLeft = "there is nothing left to do"
-	untilChange      = "the troubles do not change"
+	untilChange      = "the list of troubles does not change"
 )
 
 // maxRetryInterval is the maximum time between two passes while there are troubles. Some old controllers ignore the
@@ -30,13 +30,13 @@ type count struct {
 	from time.Time
 }
 
-// metFor returns how long this process has seen the condition met without interruption. The argument met is its current
-// state.
-func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
+// metFor returns for how long a condition has been true without interruption, as observed by this process. The argument
+// isMet says whether the condition is true now.
+func (r *Reconciler) metFor(m *v1beta1.Migration, condition string, isMet bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := wait{of: m.UID, what: what}
-	if !met {
+	key := wait{migration: m.UID, condition: condition}
+	if !isMet {
 		delete(r.waits, key)
 		return 0
 	}
@@ -48,7 +48,8 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Du
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns how long this process has seen the number n of the current phase unchanged.
+// unchangedFor returns for how long the callers in the current phase have passed the same number n. A phase uses this
+// function to notice that it makes no progress.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,18 +61,19 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
-// requeueDelay returns the delay of the next pass. Without progress it grows, because each pass reads all objects and
-// an administrator must act.
+// requeueDelay returns the delay of the next pass. While the same troubles persist, the delay grows, because each pass
+// reads all objects, and an administrator must act before the migration can continue.
 func (p *pass) requeueDelay(changed bool) time.Duration {
 	return max(p.requeueAfter, min(p.metFor(p.migration, untilChange, p.troubleCount > 0 && !changed), maxRetryInterval))
 }
 
-// formerLeaderDone reports whether every former leader has stopped acting in an earlier phase. A former leader whose
-// host was suspended continues its pass and considers itself the leader for a moment. If the fence were already down,
-// it could create Machines.
+// formerLeaderDone reports whether the migrator has waited long enough for former leaders. A former leader whose host
+// was suspended may continue a pass of an earlier phase, because it considers itself the leader for a moment. If the
+// fence was removed during such a pass, the former leader could create Machines.
 //
-// If this process is that former leader, it loses its leadership before formerLeaderDone returns true. The calling pass
-// has already read everything that a former leader has written.
+// This process may itself be the former leader. It then loses its leadership during the wait, so that formerLeaderDone
+// never returns true in this process. After the wait, the calling pass has read everything that a former leader has
+// written.
 func (p *pass) formerLeaderDone() bool {
 	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {
@@ -83,5 +85,5 @@ func (p *pass) formerLeaderDone() bool {
 // resetWaits discards the observations about a Migration. The caller holds mu.
 func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
-	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })
+	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.migration == uid })
 }

@@ -14,15 +14,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks are the admission webhooks whose rules name the old group. Their server may have been stopped with the old
-// system. If they fail closed, they reject the deletion of old objects.
+// webhooks holds the admission webhooks whose rules name the old group. The server of such a webhook may have been
+// stopped together with the old system. If the failurePolicy of the webhook is Fail, the API server then rejects the
+// deletion of old objects.
 type webhooks struct {
 	own    []client.Object // rules name no other group
 	shared []client.Object // rules also name other groups
 }
 
-// readWebhooks returns the webhooks for the old group. Webhooks for all groups do not belong to the old system, and
-// their server must run anyway.
+// readWebhooks returns the webhooks for the old group. It skips webhooks for all API groups, because such webhooks do
+// not belong to the old system, and their servers keep running.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {

@@ -32,8 +32,8 @@ const (
 // errKilled is the error of each request after the command was killed.
 var errKilled = errors.New("killed")
 
-// clusters are two control clusters between which a test moves a fleet. Before each read by the move, the processes of
-// both clusters do their work.
+// clusters holds two control clusters between which a test moves a fleet. Before each read request of the move, the
+// test simulates the managers and providers of both clusters.
 type clusters struct {
 	testing.TB
 	source, destination client.WithWatch
@@ -44,7 +44,7 @@ type clusters struct {
 	// If idle is set, the processes do nothing. onList is called at each list request of the move.
 	idle   bool
 	onList func()
-	// size is the number of machines. The test ends the pause of the machine exempt.
+	// size is the number of machines. The field exempt is the name of a machine whose pause the test ends.
 	size    int
 	exempt  string
 	until   time.Time
@@ -143,8 +143,8 @@ func (c *clusters) prepared(deployments ...string) *Move {
 	}
 }
 
-// intercepted returns the client of the move. Before each read, the processes of both clusters act. After each write,
-// the invariants are checked.
+// intercepted wraps a client for use by the move. Before each read request, the wrapper simulates the managers and
+// providers of both clusters. After each write request, the wrapper checks the invariants.
 func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	write := func(do func() error) error {
 		if c.killed {
@@ -186,7 +186,7 @@ func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	})
 }
 
-// processes does the work of the managers and providers of both clusters.
+// processes simulates one pass of the managers and providers of both clusters.
 func (c *clusters) processes() {
 	c.Helper()
 	if c.idle {

@@ -5,9 +5,10 @@
 //
 //   - It freezes the sets and deployments of the source, and pauses every Machine.
 //   - It creates the Machines in the destination, which adopt their instances (see package backup).
-//   - It deletes each adopted Machine from the source. The move removes the finalizer itself, because the provider
-//     does not act on a paused Machine.
-//   - It creates the sets and deployments in the destination. They would replace missing machines if they came earlier.
+//   - It deletes each adopted Machine from the source, and removes Machinist's finalizer from the Machine. The provider
+//     would not remove the finalizer, because the Machine is paused.
+//   - It creates the sets and deployments in the destination. This is the last step, because a set replaces machines
+//     that are missing in the destination.
 //
 // Each step stores its result in the objects of the source, so an interrupted move can be started again.
 package move
@@ -28,7 +29,7 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// Move is the move of one fleet from a control cluster to another.
+// Move holds the settings for moving one fleet from a control cluster to another: the clusters and the objects to move.
 type Move struct {
 	// Source and Destination are uncached clients of the two control clusters.
 	Source, Destination client.Client
@@ -39,7 +40,7 @@ type Move struct {
 	// Deployments are names of MachineDeployments in Namespace, which are moved with all objects that belong to them.
 	// Empty means all objects.
 	Deployments []string
-	// Until is when the permission to adopt instances of the source ends, by the clock of the destination.
+	// Until is the end of the permission to adopt instances of the source, by the clock of the destination.
 	Until time.Time
 	// Interval is the time between two checks while the move waits. The default is one second.
 	Interval time.Duration
@@ -97,7 +98,7 @@ func (m *Move) Run(ctx context.Context) error {
 		if len(f.ofKinds("Machine", "MachineSet", "MachineDeployment")) == 0 {
 			break
 		}
-		m.Report("More objects were created in the source meanwhile. Repeating the steps for them.")
+		m.Report("More objects were created in the source during the move. The move repeats its steps for these objects.")
 	}
 	return m.revokePermission(ctx)
 }
@@ -114,7 +115,8 @@ func atDestination(format string, args ...any) error {
 	return &DestinationError{fmt.Errorf(format, args...)}
 }
 
-// await calls observe until nothing is left to wait for. Conflicts are retried.
+// await calls the function observe again and again, until this function returns an empty list. A conflict is not an
+// error: await calls the function again.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
 	interval := m.Interval
 	if interval <= 0 {
@@ -159,22 +161,22 @@ func summary(waiting []string) string {
 
 // copyMachines creates the Machines in the destination, after the objects that they need.
 func (m *Move) copyMachines(ctx context.Context) error {
-	if err := m.copy(ctx, "Secret", "MachineClass"); err != nil {
+	if err := m.createKinds(ctx, "Secret", "MachineClass"); err != nil {
 		return err
 	}
-	return m.copy(ctx, "Machine")
+	return m.createKinds(ctx, "Machine")
 }
 
 func (m *Move) copyOwners(ctx context.Context) error {
-	if err := m.copy(ctx, "MachineDisruptionBudget"); err != nil {
+	if err := m.createKinds(ctx, "MachineDisruptionBudget"); err != nil {
 		return err // Budgets limit the replacement of machines. Create them before the owners.
 	}
-	return m.copy(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
+	return m.createKinds(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }
 
-// copy creates all objects of the given kinds in the destination. Existing objects stay unchanged, but existing classes
-// permit the adoption of instances.
-func (m *Move) copy(ctx context.Context, kinds ...string) error {
+// createKinds creates all objects of the given kinds in the destination. Existing objects stay unchanged, but existing
+// classes permit the adoption of instances.
+func (m *Move) createKinds(ctx context.Context, kinds ...string) error {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return err
@@ -182,7 +184,7 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	if err := m.createNamespaces(ctx, f); err != nil {
 		return err
 	}
-	made := backup.Of(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
+	made := backup.FromObjects(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
 		switch o.GetKind() {
 		case "Machine", "MachineSet", "MachineDeployment":
 			// Skip an object that was created after the move began, because the source still acts on it. Skip a moved
@@ -229,10 +231,10 @@ func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// Plan is the result of Move.Plan.
+// Plan describes what a move would do: the objects to move, the expected waits and the problems.
 type Plan struct {
-	// Moved is the number of objects to move, by kind. Shared are objects that are copied and stay in the source,
-	// because others need them.
+	// Moved maps a kind to the number of objects to move. Shared lists the objects that are copied to the destination
+	// but also stay in the source, because other objects in the source need these objects.
 	Moved  map[string]int
 	Shared []string
 	// Waiting names the machines for which the move would wait, with the reasons.

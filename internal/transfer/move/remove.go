@@ -68,7 +68,8 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// waitForAdoption returns why the destination has not adopted the instance of a Machine, or "".
+// waitForAdoption explains why the destination has not adopted the instance of a Machine yet. It returns "" if the
+// destination has adopted the instance.
 func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	name := source.Namespace + "/" + source.Name
 	switch {
@@ -79,12 +80,12 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 		return "", fmt.Errorf("machine %s does not exist in the destination any more, and its instance may be gone: "+
 			"repeat the command to create the Machine again, or delete it from the source", name)
 	case copied.Spec.ProviderID != source.Spec.ProviderID:
-		return "", fmt.Errorf("machine %s has another instance in the destination than in the source", name)
+		return "", fmt.Errorf("machine %s has different instances in the source and in the destination", name)
 	case copied.Status.Instance == nil || copied.Adopting():
 		return fmt.Sprintf("the destination to adopt the instance of Machine %s (%s)", name,
 			messageOf(copied, v1beta1.ConditionLaunched)), nil
 	case source.Status.NodeRef != nil && copied.Status.NodeRef == nil:
-		return fmt.Sprintf("Machine %s of the destination to find its Node %s: both control clusters must have the same "+
+		return fmt.Sprintf("Machine %s in the destination to find its Node %s: both control clusters must have the same "+
 			"target cluster", name, source.Status.NodeRef.Name), nil
 	}
 	return "", nil
@@ -93,7 +94,7 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 // remove deletes the moved objects from the source. Owners come first, so that they create no more machines.
 func (m *Move) remove(ctx context.Context) error {
 	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
-		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
+		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.deleteKind(ctx, kind) }); err != nil {
 			return err
 		}
 	}
@@ -105,15 +106,15 @@ func (m *Move) remove(ctx context.Context) error {
 		return err // These objects need the classes and Secrets.
 	}
 	for _, kind := range []string{"MachineClass", "Secret"} {
-		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
+		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.deleteKind(ctx, kind) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// delete deletes all objects of a kind, and returns the names of those that still exist.
-func (m *Move) delete(ctx context.Context, kind string) (waiting []string, err error) {
+// deleteKind deletes all objects of a kind. It returns the names of the objects that still exist.
+func (m *Move) deleteKind(ctx context.Context, kind string) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err

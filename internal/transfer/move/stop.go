@@ -17,14 +17,14 @@ import (
 
 // stop stops the source from acting on the fleet, and returns when its processes have confirmed that.
 func (m *Move) stop(ctx context.Context) error {
-	if err := m.await(ctx, m.freeze); err != nil {
+	if err := m.await(ctx, m.freezeAll); err != nil {
 		return err
 	}
 	return m.await(ctx, m.pause)
 }
 
-// freeze freezes all sets and deployments, and returns those that the manager has not confirmed.
-func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
+// freezeAll freezes all sets and deployments. It returns the objects whose freeze the manager has not confirmed yet.
+func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err
@@ -56,8 +56,9 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// markFrozen freezes a set or deployment. A user's freeze stays. The manager's freeze for safety is replaced, because
-// it could end automatically.
+// markFrozen freezes a set or deployment with the label of the move. If a user has frozen the object, markFrozen keeps
+// the user's label. If the manager has frozen the object because it has too many machines, markFrozen replaces the
+// label, because the manager could end this freeze automatically.
 func (m *Move) markFrozen(o *object) {
 	mark(o, movingTo, m.To)
 	labels := o.GetLabels()
@@ -109,10 +110,10 @@ func waitForPause(o *object) string {
 	return "the provider of the source to confirm the pause of " + nameOf(o) + " (condition Paused)"
 }
 
-// resumedError is the error for a moving Machine whose pause another client has ended.
+// resumedError returns the error for a Machine that another client has unpaused during the move.
 func resumedError(o *object) error {
-	return fmt.Errorf("the pause of %s ended while it is being moved, so the source may act on its instance: set the "+
-		"annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
+	return fmt.Errorf("the pause of %s ended during the move, so the source may act on the instance of this Machine: set "+
+		"the annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
 // unfinished returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec must
@@ -125,7 +126,8 @@ func unfinished(m *v1beta1.Machine) string {
 	case m.Status.FailureReason != "":
 		why = "has failed: delete it"
 	case m.Spec.ProviderID == "" || m.Status.Instance == nil:
-		why = "has no instance yet. If it gets none, delete it: its set creates another one in the destination"
+		why = "has no instance yet. If the Machine never gets an instance, delete it: its set creates another Machine in " +
+			"the destination"
 	case m.Retrying():
 		why = "has an instance for which the cloud has no capacity, and which is being deleted"
 	case m.Replacing(), m.Adopting(), handover.Updating(m):

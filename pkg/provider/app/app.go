@@ -113,7 +113,8 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	})
 }
 
-// driver creates the driver. A driver that cannot work is an error at startup, and not at the first machine.
+// driver creates the driver and checks it, so that the process reports a broken driver at startup and not at the first
+// machine.
 func (p Provider) driver() (provider.Driver, error) {
 	if p.New == nil {
 		return nil, errors.New("app.Provider.New is required")

@@ -206,8 +206,8 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
 
-// addOrphanDrains adds the controller that drains Nodes without a Machine. The controller that drains Machines cannot
-// do this, because the Machine reconciler ends every drain without a Machine.
+// addOrphanDrains adds the controller that drains Nodes without a Machine. A separate controller is necessary: the
+// Machine reconciler cancels every drain in the other controller that has no Machine.
 func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // The drains of Machines register the metrics already.

@@ -8,7 +8,7 @@
 // It runs alone, or together with machinist-manager.
 //
 // The package provides everything except the driver: flags, clients of both clusters, leader election, health and
-// metrics endpoints, signals and exit codes. The package also guards the driver. Every call has a deadline, is counted,
-// and respects the rate limit. A process that may have lost its leadership makes no calls. If the driver panics, only
-// that call fails.
+// metrics endpoints, signals and exit codes. The package also makes every call of the driver safe. Every call has a
+// deadline, is counted, and respects the rate limit. A process that may have lost its leadership makes no calls. If the
+// driver panics, only that call fails.
 package app

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// EndpointFlags are the flags with which an administrator limits the addresses to which a driver may connect. They are
-// for drivers whose endpoints come from credentials, classes or answers of the cloud.
+// EndpointFlags are the flags with which an administrator limits the addresses to which a driver may connect. A
+// provider needs these flags if its driver takes endpoints from credentials, classes or answers of the cloud.
 type EndpointFlags struct {
 	prefix          string
 	allowed, denied []string

@@ -35,8 +35,8 @@ type migrator struct {
 	cloudQPS   float64
 	cloudBurst int
 	timing     migration.Timing
-	// sharedNamespaces contains the namespaces whose Secrets and ConfigMaps the old system's objects of all namespaces
-	// may use.
+	// sharedNamespaces lists namespaces. The old system's objects in every namespace may use the Secrets and ConfigMaps
+	// in these namespaces.
 	sharedNamespaces []string
 }
 
@@ -46,14 +46,14 @@ func (s *migrator) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,
 		"number of calls to the cloud that may exceed --cloud-qps in a burst")
 	fs.DurationVar(&s.timing.ProbeInterval, "fence-probe-interval", s.timing.ProbeInterval,
-		fmt.Sprintf("time between two of the %d checks, over separate connections, that the old objects are protected; if there is only one API server, 1s is enough",
+		fmt.Sprintf("time between two checks that the old objects are protected; there are %d checks, each over a new connection; if there is only one API server, 1s is enough",
 			s.timing.Probes))
 	fs.DurationVar(&s.timing.LeaseMargin, "fence-lease-margin", s.timing.LeaseMargin,
-		"how long an old controller may still act after the duration of the Lease that it lost")
+		"how long an old controller may still act after its lost Lease has expired")
 	fs.DurationVar(&s.timing.EmptyFor, "remove-kinds-after", s.timing.EmptyFor,
-		"how long no old object may exist before the CustomResourceDefinitions of their kinds are deleted")
+		"wait time after the last old object is gone; then the CustomResourceDefinitions of the old kinds are deleted")
 	fs.StringSliceVar(&s.sharedNamespaces, "shared-secret-namespaces", s.sharedNamespaces,
-		"namespaces whose Secrets and ConfigMaps old objects of all namespaces may use; those of other namespaces need the label "+
+		"namespaces whose Secrets and ConfigMaps may be used by old objects of all namespaces; Secrets and ConfigMaps in other namespaces need the label "+
 			v1beta1.LabelMigrationUse+"="+v1beta1.MigrationUseAllowed)
 }
 

@@ -74,7 +74,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains,
 		"number of nodes that are drained concurrently, at least 2; each node has at most one eviction at a time")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates,
-		"maximum number of instances that are being created and do not run yet; 0 means no limit")
+		"maximum number of instances that are being created at the same time, until they run; 0 means no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
 		"maximum number of calls to the cloud per second, for the whole process; 0 means no limit")
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,

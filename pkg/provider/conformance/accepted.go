@@ -95,7 +95,7 @@ func filtersIgnored(t *trial) {
 	t.launch(others)
 	end := t.inject(Fault{Kind: FiltersIgnored})
 	if in, err := t.driver.Get(t.Context(), t.byTags(own)); !provider.IsNotFound(err) {
-		t.Errorf("Get by tags of a machine without an instance, while searches return everything: %v, error %v; "+
+		t.Errorf("Get by tags for a machine without an instance, while the cloud ignores the filters of searches: %v, error %v; "+
 			"want NotFound", in, err)
 	}
 	t.delete(t.driver, t.deleteByTags(own))
@@ -130,7 +130,7 @@ func untaggedParts(t *trial) {
 		before := t.resourcesNow()
 		completed := t.createInterrupted(s, calls)
 		t.delete(t.restart(), t.deleteByTags(s))
-		t.checkNothingLeft(before, "Delete by tags after a Create in which the cloud failed at call %d reports Gone and",
+		t.checkNothingLeft(before, "Create failed at call %d to the cloud; then Delete by tags reports Gone and",
 			calls+1)
 		if completed {
 			return
@@ -162,10 +162,10 @@ func partsReserved(t *trial) {
 		t.wantCode(err, "Create without quota", provider.ResourceExhausted)
 		end()
 		if again {
-			t.retryCreate(t.restart(), s, "when there is quota again")
+			t.retryCreate(t.restart(), s, "after the quota is free again")
 			t.checkExactlyOne(s)
 		}
 		t.delete(t.restart(), t.deleteByTags(s))
-		t.checkNothingLeft(before, "Delete by tags after a Create that left its parts reserved reports Gone and")
+		t.checkNothingLeft(before, "Create fails and its parts stay reserved; then Delete by tags reports Gone and")
 	}
 }

@@ -17,11 +17,11 @@ func answerCases() []testCase {
 				"and deleted.",
 			needs: []need{injecting(OtherCase)}, test: otherCase},
 		{name: "StateGoesBack",
-			rule: "An instance whose state goes back to an earlier one is still the same instance. It is not Failed or " +
-				"Stopped, and can be deleted.",
+			rule: "If the cloud shows an instance in an earlier state again, the driver does not report it as Failed or " +
+				"Stopped. Create still returns this instance, and Delete deletes it.",
 			needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
 		{name: "HugeAnswers",
-			rule:  "A call fails with an ambiguous code if the answer of the cloud has hundreds of megabytes.",
+			rule:  "A call fails with an ambiguous code if the answer of the cloud is hundreds of megabytes long.",
 			needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
 		{name: "OthersWithOurName",
 			rule: "An instance of another owner with the name of one of Machinist's instances is never returned, listed or " +
@@ -45,7 +45,7 @@ func guestAddressesAreMarked(t *trial) {
 		t.Helper()
 		for _, a := range in.Addresses {
 			if a.Address == claimedAddress {
-				t.Errorf("%s: Addresses contains %s, which only the guest reports", how, claimedAddress)
+				t.Errorf("%s: the field Addresses contains the address %s, which only the guest reports", how, claimedAddress)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func unsteadyLists(t *trial) {
 	t.delete(t.restart(), t.deleteByTags(s))
 	t.awaitGone(s)
 	for _, other := range remaining {
-		t.checkUnchanged(other, "Delete of another machine by tags")
+		t.checkUnchanged(other, "Delete by tags for another machine")
 	}
 }
 
@@ -105,7 +105,7 @@ func otherCase(t *trial) {
 	}
 	t.delete(t.restart(), t.deleteByID(s))
 	t.delete(t.restart(), t.deleteByTags(fresh))
-	t.checkNothingLeft(before, "Delete of instances whose IDs and names the cloud spells in another case")
+	t.checkNothingLeft(before, "Delete while the cloud spells IDs and names in another case")
 	for _, s := range []*subject{s, fresh} {
 		t.awaitGone(s)
 	}
@@ -120,7 +120,7 @@ func stateGoesBack(t *trial) {
 	check := func(in *provider.Instance, how string) {
 		t.Helper()
 		if in.State != provider.StatePending && in.State != provider.StateRunning {
-			t.Errorf("%s shows %s in state %s: a state that goes back to an earlier one is not a failure", how,
+			t.Errorf("%s shows %s in state %s: an instance that returns to an earlier state has not failed", how,
 				in.ProviderID, in.State)
 		}
 		if in.ProviderID != s.providerID {
@@ -144,10 +144,10 @@ func stateGoesBack(t *trial) {
 	if !back {
 		t.Logf("Get by provider ID never showed an earlier state: the case may have tested nothing")
 	}
-	t.retryCreate(t.restart(), s, "while the state goes back")
+	t.retryCreate(t.restart(), s, "while the cloud shows the instance in an earlier state")
 	t.checkExactlyOne(s)
 	t.deleteAsMachinist(t.driver, t.deleteByID(s), time.Now())
-	t.checkNothingLeft(before, "Delete of an instance whose state goes back")
+	t.checkNothingLeft(before, "Delete of an instance that the cloud shows in an earlier state")
 	t.awaitGone(s)
 }
 
@@ -229,11 +229,11 @@ func othersWithOurName(t *trial) {
 		t.delete(t.driver, t.deleteByTags(s))
 		after, err := t.driver.Get(t.Context(), t.byID(untagged))
 		if err != nil {
-			t.Errorf("Get of an instance of another owner with the same name and %s, after Deletes that must not change it: %v",
+			t.Errorf("an instance of another owner with the same name and %s must still exist after Delete, but Get returns: %v",
 				name, err)
 		} else if after.State == provider.StateTerminating || after.State == provider.StateStopped {
-			t.Errorf("an instance of another owner with the same name and %s is in state %s after Deletes that must "+
-				"not change it",
+			t.Errorf("an instance of another owner with the same name and %s is in state %s after Delete, which "+
+				"must not change it",
 				name, after.State)
 		}
 		now := t.resourcesNow()

@@ -34,7 +34,7 @@ func classCases() []testCase {
 				"with InvalidArgument.",
 			test: specIsDecodedStrictly},
 		{name: "CredentialsAreDecodedStrictly",
-			rule:  "Validate refuses malformed credentials with InvalidArgument. No call succeeds with them.",
+			rule:  "Validate refuses malformed credentials with InvalidArgument. All other calls with malformed credentials also fail.",
 			needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
 		{name: "CredentialsNameNoSources",
 			rule: "Credentials never cause the driver to read a file, fetch a URL or run a command.",
@@ -143,7 +143,7 @@ func specIsDecodedStrictly(t *trial) {
 	body := bytes.TrimPrefix(bytes.TrimSpace(t.Class.Spec), []byte("{"))
 	for _, invalid := range []InvalidSpec{
 		{"an unknown field", with("conformanceUnknown", "1"), "conformanceUnknown"},
-		{"a field with a path of another's machine", with("credentialsFile", `"/etc/passwd"`), "credentialsFile"},
+		{"a field with the path of a local file", with("credentialsFile", `"/etc/passwd"`), "credentialsFile"},
 		{"another kind", with("kind", `"ConformanceOther"`), "kind"},
 		{"no kind", without("kind"), "kind"},
 		{"a kind that is not a string", with("kind", "7"), "kind"},
@@ -171,8 +171,8 @@ type cloudCall struct {
 	do   func(context.Context) error
 }
 
-// calls returns all driver calls that must ask the cloud about the subject, which has an instance. Create is for
-// another machine. The calls that change the least come first.
+// calls returns all driver calls that must ask the cloud about the subject, which has an instance. The Create call
+// creates an instance for another machine. The calls are sorted: reads come first, and deletions last.
 func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	fresh := t.subject()
 	create := t.createRequest(fresh)
@@ -256,7 +256,8 @@ type bait struct {
 	close             func()
 }
 
-// newBait stores the secret in a file and serves it on a URL. The canary is the file that a command would create.
+// newBait stores the secret in a file and serves it on a URL. Credentials name this file, this URL, or a command that
+// creates the canary file. If the canary file exists, the driver has run the command.
 func newBait(secret []byte) (*bait, error) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
@@ -305,7 +306,8 @@ func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 		changed := maps.Clone(good)
 		change(changed)
 		class := provider.Class{Spec: t.Class.Spec, Credentials: provider.NewCredentials(changed)}
-		// A driver that works with a reference must have followed it to the valid value.
+		// If a call succeeds although the value is only a reference, the driver has read the file or URL with the valid
+		// value.
 		_ = t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class})
 		_, err := t.driver.List(t.Context(), provider.ListRequest{Class: class, ClusterID: t.ClusterID})
 		return err == nil
@@ -331,9 +333,9 @@ func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 		}
 	}
 	if b.fetched.Load() > 0 {
-		t.Errorf("the driver fetched a URL that the credentials name")
+		t.Errorf("the driver fetched a URL that the credentials contain")
 	}
 	if _, err := os.Stat(b.canary); err == nil {
-		t.Errorf("the driver ran a command that the credentials name")
+		t.Errorf("the driver ran a command that the credentials contain")
 	}
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // fakeCloud is a cloud in memory whose behavior is difficult for drivers. A server needs a network interface, which is
-// created before the server and outlives it. A deletion takes a while, reads may lag behind, and errors repeat the
-// contents of the request. The cloud counts reads instead of time: a server runs after a number of reads.
+// created before the server and outlives it. Deletions are not immediate, reads may return earlier states, and error
+// messages quote the request. The progress of an operation depends on the number of calls and not on time. For example,
+// a new server runs after a number of reads.
 type fakeCloud struct {
 	mu      sync.Mutex
 	account string // the token that the cloud accepts
@@ -24,8 +25,7 @@ type fakeCloud struct {
 	reserved map[string]bool
 	tokens   map[string]spent
 
-	// boot is the number of reads until a server runs. end is the number of delete calls until it is gone. lag is the
-	// number of reads that do not show a new server.
+	// A server runs after boot reads, and is gone after end delete calls. The first lag reads do not show a new server.
 	boot, end, lag int
 
 	faults map[FaultKind]*active
@@ -41,7 +41,7 @@ type active struct {
 	Fault
 	skip  int
 	began time.Time
-	// healed ends the calls that hang, when it is closed.
+	// When the channel healed is closed, all hanging calls end.
 	healed chan struct{}
 }
 
@@ -50,7 +50,7 @@ type server struct {
 	tags                 map[string]string
 	checks, deletions    int
 	createdAt, deletedAt time.Time
-	// hidden contains, for each fault, the number of answers in which the fault hid the server.
+	// hidden counts, for each fault, the answers in which the fault has hidden a change of the server.
 	hidden map[FaultKind]int
 	// failure is noCapacity, or badOperation if an operation on a running server failed.
 	failure string
@@ -61,7 +61,7 @@ const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
-// cloudError is an error of the cloud. Like the errors of real clouds, it repeats the request.
+// cloudError is an error of the cloud. Its message quotes the request, as messages of real clouds do.
 type cloudError struct {
 	kind       string
 	message    string
@@ -85,16 +85,17 @@ func newFakeCloud() *fakeCloud {
 
 type request struct {
 	token string
-	// creates means that the call creates a server. changes means that it changes something.
+	// creates is true for calls that create a server. changes is true for all calls that are not only reads.
 	creates, changes bool
 	sent             string
 }
 
-// readsAll is a context key for a client that reads answers of any length. Other clients read at most a megabyte.
+// readsAll is a context key. A client with this key in its context reads answers of any length, and other clients read
+// at most a megabyte.
 type readsAll struct{}
 
-// hides reports whether a fault hides a change of a server in this answer. The change stays hidden for Fault.For, and
-// in at least one answer, so that a slow test notices the fault too.
+// hides returns true if the given fault must hide a change of the server in this answer. The change stays hidden for
+// Fault.For, and in at least one answer, so that a slow test notices the fault too.
 func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
@@ -258,7 +259,7 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 			if created == nil {
 				return &cloudError{kind: "TokenSpent", message: used.id}
 			}
-			*out = c.spelled(*created)
+			*out = c.withCase(*created)
 			return nil
 		}
 		if len(w.userData) > 64<<10 {
@@ -286,7 +287,7 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 		c.servers = append(c.servers, created)
 		c.parts["disk/"+created.id] = created.tags
 		c.tokens[w.idempotency] = spent{parameters, created.id}
-		*out = c.spelled(*created)
+		*out = c.withCase(*created)
 		return nil
 	})
 	if err != nil {
@@ -304,7 +305,8 @@ func (c *fakeCloud) notFreed() (n int) {
 	return n
 }
 
-// find finds a server without lag, for calls that change something. It ignores the case of the ID.
+// find returns the current state of a server, even if reads lag behind, for calls that change something. It ignores the
+// case of the ID.
 func (c *fakeCloud) find(id string) *server {
 	if i := slices.IndexFunc(c.servers, func(s *server) bool { return strings.EqualFold(s.id, id) }); i >= 0 {
 		return c.servers[i]
@@ -320,7 +322,7 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 		} else if s == nil {
 			for _, past := range c.gone {
 				if strings.EqualFold(past.id, id) && c.hides(LateReads, past, past.deletedAt) {
-					out = c.spelled(*past)
+					out = c.withCase(*past)
 					return nil
 				}
 			}
@@ -340,17 +342,18 @@ func (c *fakeCloud) sees(s *server) bool {
 	return s.checks > c.lag
 }
 
-// spelled returns a server whose ID and name are in upper case if the fault OtherCase is active.
-func (c *fakeCloud) spelled(s server) server {
+// withCase returns the server as it is. If the fault OtherCase is active, the ID and the name of the result are in
+// upper case.
+func (c *fakeCloud) withCase(s server) server {
 	if c.faults[OtherCase] != nil {
 		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
 	}
 	return s
 }
 
-// shown returns a server as reads and lists show it.
+// shown returns the server in the form in which reads and lists return it while faults are active.
 func (c *fakeCloud) shown(s *server) server {
-	out := c.spelled(*s)
+	out := c.withCase(*s)
 	if c.hides(LateTags, s, s.createdAt) {
 		out.tags = nil
 	}
@@ -383,7 +386,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 		}
 		for _, s := range c.gone {
 			if includes(s.tags, tags) && c.hides(LateLists, s, s.deletedAt) {
-				all = append(all, c.spelled(*s))
+				all = append(all, c.withCase(*s))
 			}
 		}
 		if c.faults[UnsteadyLists] != nil && len(all) > 0 {
@@ -451,7 +454,7 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// ending returns the announced end of each server, by server ID.
+// ending returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the server.
 func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

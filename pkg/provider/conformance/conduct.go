@@ -29,7 +29,8 @@ func manyAtOnce(t *trial) {
 	for i := range subjects {
 		subjects[i] = t.subject()
 	}
-	// atOnce calls do for all subjects concurrently. Meanwhile, it makes reads that must not disturb these calls.
+	// atOnce calls the function do concurrently for all subjects. At the same time, it calls List and Get, which must
+	// not affect the calls of do.
 	atOnce := func(do func(i int, s *subject) error) {
 		var all sync.WaitGroup
 		for i, s := range subjects {
@@ -124,15 +125,15 @@ func endedContext(t *trial) {
 	t.checkUnchanged(s, "calls whose context had ended")
 	for _, other := range t.subjects {
 		if found := t.listed(other); other != s && len(found) > 0 {
-			t.Errorf("Create with an ended context created %v", ids(found))
+			t.Errorf("a call of Create whose context had already ended created %v", ids(found))
 		}
 	}
 	if now := t.newResources(before); len(now) > len(with) {
-		t.Errorf("calls with an ended context created something: before them there was %v, now there is %v", with, now)
+		t.Errorf("calls whose context had already ended created resources: the resources were %v before and are %v now", with, now)
 	}
 }
 
-// secretsStaySecret provokes many errors. The wrapper watched checks each answer for secrets.
+// secretsStaySecret provokes many errors. The type watched, which wraps the driver, checks each answer for secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

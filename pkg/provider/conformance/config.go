@@ -20,7 +20,8 @@ type Config struct {
 	// suite calls New many times.
 	New func() (provider.Driver, error)
 
-	// Class is a valid class. If it has no credentials, the suite assumes that the driver needs none.
+	// Class contains a valid providerSpec and valid credentials, with which the suite creates instances. If Class has
+	// no credentials, the suite assumes that the driver needs none.
 	Class provider.Class
 	// OtherSpec is another valid providerSpec for the same credentials and a different instance, such as a larger one.
 	OtherSpec []byte
@@ -32,8 +33,8 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed credentials that the cloud does not accept.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of credentials that are not secret, such as the name of an account. They also
-	// apply to the credentials of Legacies.
+	// PublicCredentials lists the keys in credentials whose values are not secret, such as the name of an account. The
+	// list also applies to the credentials of Legacies.
 	PublicCredentials []string
 
 	// Version is the kubelet version that the suite requests. Default: none.
@@ -47,17 +48,17 @@ type Config struct {
 	// Timeout is the maximum time in which the cloud shows a change, boots an instance, or deletes an instance.
 	// Default: 2m.
 	Timeout time.Duration
-	// Full makes a case fail if its hook is missing, instead of being skipped.
+	// If Full is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	Full bool
-	// Never lists the faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
-	// suite skips their cases, even if Full is set.
+	// Never contains the faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
+	// suite skips the cases that need these faults, even if Full is set.
 	Never []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
-	// must find these instances, so they must be in the account of Class. Everything in them must be translatable. The
-	// suite uses Legacies if the driver implements provider.Importer.
+	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
+	// of a description in Legacies. The suite uses Legacies if the driver implements provider.Importer.
 	Legacies []provider.Legacy
-	// CollectorTags are the tags by which the old systems of Legacies recognize the instances that they may delete, in
-	// the form that Cloud.Tags returns.
+	// CollectorTags are the keys of the tags that mark instances for the old systems of Legacies. An old system may
+	// delete an instance with such a tag. The keys have the same form as in the result of Cloud.Tags.
 	CollectorTags []string
 	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
@@ -83,12 +84,14 @@ type Cloud struct {
 	// must also succeed if the instance no longer exists.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchNamed is like Launch, but the new instance has the name of the instance gone, which the driver created and
-	// which no longer exists. Everything else by which the driver finds instances, except tags, is also the same.
+	// LaunchNamed is like Launch, but the new instance gets the name of an earlier instance. The driver created the
+	// earlier instance, which is the parameter gone and no longer exists. If the driver finds instances by other
+	// properties than their names and tags, the new instance also has these properties of the earlier instance.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
 	// LaunchLegacy is like Launch, but the new instance looks as if the old system had created it for a Machine with
-	// this name and UID. This includes everything else that this system leaves in the cloud.
+	// this name and UID. LaunchLegacy must also create all other resources that the old system would leave in the cloud
+	// for this Machine.
 	LaunchLegacy func(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (providerID string,
 		remove func(context.Context) error, err error)
 	// Tags returns all tags of an instance and of its parts, and everything else that Adopt changes. A key consists of
@@ -105,13 +108,13 @@ type Cloud struct {
 // Fault describes what happens to the driver's calls to the cloud. It must affect only the account of the test.
 type Fault struct {
 	Kind FaultKind
-	// Skip is the number of calls that succeed before the fault begins. With DoneLate, only calls that change something
-	// count. Unavailable, Unauthenticated and DoneLate use Skip.
+	// Skip is the number of calls that succeed before the fault begins. For DoneLate, the number includes only calls
+	// that change something. Only the faults Unavailable, Unauthenticated and DoneLate use the field Skip.
 	Skip int
 	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
-	// For is the delay of the cloud: tens of milliseconds, and much less than the driver's CreateSettle. LateReads,
-	// LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse use For.
+	// For is how long the cloud delays something: tens of milliseconds, and much less than the driver's CreateSettle.
+	// Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse use the field For.
 	For time.Duration
 	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
@@ -120,7 +123,7 @@ type Fault struct {
 // FaultKind is a way in which a cloud fails or makes the work of a driver difficult.
 type FaultKind string
 
-// Faults of a cloud that fails. Unless stated otherwise, every call fails and has no effect.
+// Faults that make calls fail. Unless stated otherwise, every call fails and has no effect.
 const (
 	// LostCreate: calls that create an instance take effect, but their answers are lost. All other calls work.
 	LostCreate FaultKind = "LostCreate"
@@ -128,7 +131,8 @@ const (
 	Unavailable FaultKind = "Unavailable"
 	// Throttled: the cloud refuses the call because there were too many calls. The cloud may request a waiting time.
 	Throttled FaultKind = "Throttled"
-	// Exhausted: there is no quota or capacity for another instance. Calls that create no instance work.
+	// Exhausted: there is no quota or capacity for another instance. All calls that do not create an instance still
+	// work.
 	Exhausted FaultKind = "Exhausted"
 	// Unauthenticated: the cloud no longer accepts the credentials.
 	Unauthenticated FaultKind = "Unauthenticated"
@@ -138,21 +142,22 @@ const (
 	Hanging FaultKind = "Hanging"
 )
 
-// Faults of a cloud that works. All calls that are not mentioned succeed.
+// Faults of a cloud that answers calls, but behaves in a difficult way. All calls that are not mentioned succeed.
 const (
-	// LateReads: for Fault.For, reads by ID do not find new resources, and show deleted resources in their earlier
-	// state. Lists, and calls that change something, do not lag behind.
+	// LateReads: reads by ID do not find a resource until Fault.For after its creation. For the same time after a
+	// deletion, reads by ID show the resource in its earlier state. Lists, and calls that change something, do not lag
+	// behind.
 	LateReads FaultKind = "LateReads"
 	// LateLists: lists and searches by tags lag behind by Fault.For. Reads by ID do not lag behind.
 	LateLists FaultKind = "LateLists"
-	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find
-	// it. The answer of the call that creates the instance has the tags.
+	// LateTags: until Fault.For after its creation, reads and lists show an instance without its tags, and searches by
+	// tags do not find it. The answer of the call that creates the instance already contains the tags.
 	LateTags FaultKind = "LateTags"
 	// UnsteadyLists: lists repeat some entries, and the order changes with each list. All pages of one list have the
 	// same order and omit no entry.
 	UnsteadyLists FaultKind = "UnsteadyLists"
-	// DoneLate: calls that change something return an error: "unavailable", or a timeout in the cloud. The changes take
-	// effect after Fault.For, even if the fault has ended by then.
+	// DoneLate: each call that changes something returns an error, either "unavailable" or a timeout of the cloud. The
+	// change still takes effect after Fault.For, even if the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
 	// OtherCase: IDs and names in answers differ from the request in upper and lower case. The cloud itself ignores
 	// case.
@@ -161,7 +166,8 @@ const (
 	// it was running, or running while it is being deleted.
 	StateGoesBack FaultKind = "StateGoesBack"
 	// PartsRemain: if an instance that existed at the beginning of the fault is deleted, its disks, network interfaces
-	// or addresses remain. They need separate calls, although the cloud normally deletes them too.
+	// or addresses remain. The driver must delete these parts with separate calls, although the cloud normally deletes
+	// them together with the instance.
 	PartsRemain FaultKind = "PartsRemain"
 	// PartsGoneFirst: at the beginning of the fault, the disks, network interfaces or addresses of the account's
 	// instances are removed, as if by hand.

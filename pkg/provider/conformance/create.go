@@ -8,7 +8,7 @@ import (
 
 func createCases() []testCase {
 	return []testCase{
-		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which is Running some time later.",
+		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which later reaches the state Running.",
 			test: createMakesAnInstance},
 		{name: "CreateTwiceIsOne", rule: "A repeated Create with the same request returns the same instance.",
 			test: createTwiceIsOne},
@@ -19,7 +19,7 @@ func createCases() []testCase {
 		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats a Create gets the same instance.",
 			test: createAfterRestartIsOne},
 		{name: "CreateWithOtherParameters",
-			rule: "Create with a used token and other parameters returns the instance or AlreadyExists.",
+			rule: "Create with the token of an earlier Create and changed parameters returns the instance or AlreadyExists.",
 			test: createWithOtherParameters},
 		{name: "LaterAttemptTakesOver",
 			rule: "Create with the token of a later attempt returns the instance that carries the machine's UID.",
@@ -92,7 +92,7 @@ func createAtOnceIsOne(t *trial) {
 		}
 	}
 	if s.providerID == "" {
-		// Any of these calls may have failed because of another one. A single call must not fail.
+		// All concurrent calls failed, perhaps because of each other. A call without concurrent calls must succeed.
 		t.create(s)
 	}
 	t.checkExactlyOne(s)
@@ -120,9 +120,9 @@ func createWithOtherParameters(t *trial) {
 		}
 		in, err := t.driver.Create(t.Context(), req)
 		if err != nil {
-			t.wantCode(err, "Create with a used token and other "+name, provider.AlreadyExists)
+			t.wantCode(err, "Create with the token of an earlier Create and changed "+name, provider.AlreadyExists)
 		} else if in.ProviderID != s.providerID {
-			t.Errorf("Create with a used token and other %s returns %q, want %q or AlreadyExists", name, in.ProviderID,
+			t.Errorf("Create with the token of an earlier Create and changed %s returns %q, want %q or AlreadyExists", name, in.ProviderID,
 				s.providerID)
 		}
 		t.checkExactlyOne(s)
@@ -138,7 +138,7 @@ func laterAttemptTakesOver(t *trial) {
 		in, err := d.Create(t.Context(), req)
 		t.must(err, "Create with the token of a second attempt")
 		if in.ProviderID != s.providerID {
-			t.Errorf("Create with the token of a second attempt returns %q, want %q, which carries the machine's UID",
+			t.Errorf("Create with the token of a second attempt returns %q instead of the machine's existing instance %q",
 				in.ProviderID, s.providerID)
 		}
 	}

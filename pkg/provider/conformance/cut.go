@@ -22,8 +22,8 @@ func cutCases() []testCase {
 				"deleted them.",
 			needs: []need{unavailable, needsResources}, test: leftoversAreListed},
 		{name: "CredentialsExpire",
-			rule: "If the credentials expire at any call of a Create or a Delete, the call reports it. The same call with " +
-				"valid credentials completes the work.",
+			rule: "If the credentials expire at any call of a Create or a Delete, that Create or Delete reports it. A " +
+				"retry with valid credentials completes the work.",
 			needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
 	}
 }
@@ -67,12 +67,13 @@ func cutList(t *trial) {
 			end()
 			if err == nil {
 				if found < t.Instances {
-					t.Errorf("%s in which the cloud failed at call %d returns %d of %d instances and no error", name, calls+1,
+					t.Errorf("%s, while the cloud fails from call %d on, returns %d of %d instances and no error", name, calls+1,
 						found, t.Instances)
 				}
 				break
 			}
-			t.wantCode(err, fmt.Sprintf("%s in which the cloud failed at call %d", name, calls+1), provider.Unavailable)
+			t.wantCode(err, fmt.Sprintf("%s, while the cloud fails from call %d on", name, calls+1),
+				provider.Unavailable)
 		}
 	}
 }
@@ -93,14 +94,14 @@ func cutDelete(t *trial) {
 					return result.Gone, "it does not report Gone"
 				}
 				if provider.CodeOf(err) != provider.Aborted {
-					t.wantCode(err, fmt.Sprintf("Delete by %s in which the cloud failed at call %d", name, calls+1),
+					t.wantCode(err, fmt.Sprintf("Delete by %s, while the cloud fails from call %d on", name, calls+1),
 						provider.Unavailable)
 				}
 			}
 			t.fatalf("Delete by %s does not complete within %d calls to the cloud", name, maxCloudCalls)
 			return false, ""
 		})
-		t.checkNothingLeft(before, "Delete by %s, in which the cloud failed at each call, reports Gone and", name)
+		t.checkNothingLeft(before, "Delete by %s was repeated after a failure of the cloud at each call; it reports Gone and", name)
 		t.awaitGone(s)
 	}
 }
@@ -120,7 +121,7 @@ func leftoversAreListed(t *trial) {
 					return true, "" // The Create got as far as an instance.
 				}
 				return t.hasLeftovers(s, remaining),
-					fmt.Sprintf("Create in which the cloud failed at call %d left %s, and List returns no leftover of the machine",
+					fmt.Sprintf("Create failed at call %d to the cloud and left behind %s, but List returns no leftover of the machine",
 						calls+1, strings.Join(created, ", "))
 			})
 		}
@@ -129,15 +130,15 @@ func leftoversAreListed(t *trial) {
 			"Delete by tags deletes the leftovers of an interrupted Create", func() (bool, string) {
 				t.delete(d, t.deleteByTags(s))
 				left := t.newResources(before)
-				return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("left are %s, and List may return them",
+				return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("the resources %s still exist, or List still returns leftovers",
 					strings.Join(left, ", "))
 			})
 	}
 	t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 }
 
-// hasLeftovers reports whether List returns leftovers of the subject. It also checks that no leftover belongs to the
-// instance of the subject intact or to another cluster.
+// hasLeftovers reports whether List returns leftovers of the subject. It also checks that no leftover belongs to
+// another cluster or to the instance of intact, a subject whose Create completed.
 func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -153,7 +154,7 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	}
 	for _, part := range t.leftovers(t.otherCluster()) {
 		if part.MachineUID == s.UID {
-			t.Errorf("List of another cluster returns the leftover %s", part.ID)
+			t.Errorf("List for another cluster returns the leftover %s", part.ID)
 		}
 	}
 	return found
@@ -161,7 +162,7 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// checkExpired checks the code of an error. A code that excludes an effect must be Unauthenticated.
+	// checkExpired checks the code of an error. If the code is not ambiguous, it must be Unauthenticated.
 	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {
@@ -174,7 +175,7 @@ func credentialsExpire(t *trial) {
 			t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 		}
 		s := t.subject()
-		attempted := fmt.Sprintf("Create in which the credentials expire before call %d", calls+1)
+		attempted := fmt.Sprintf("Create, while the credentials expire before call %d to the cloud", calls+1)
 		end := t.inject(Fault{Kind: Unauthenticated, Skip: calls})
 		in, err := t.driver.Create(t.Context(), t.createRequest(s))
 		end()
@@ -207,6 +208,6 @@ func credentialsExpire(t *trial) {
 		t.fatalf("Delete does not complete within %d calls to the cloud", maxCloudCalls)
 		return false, ""
 	})
-	t.checkNothingLeft(before, "Delete in which the credentials expired at each call reports Gone and")
+	t.checkNothingLeft(before, "Delete was repeated after the credentials had expired at each call; it reports Gone and")
 	t.awaitGone(last)
 }

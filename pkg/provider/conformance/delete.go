@@ -97,11 +97,12 @@ func deleteDuringCreate(t *trial) {
 	if createErr != nil && provider.CodeOf(createErr).Terminal() {
 		t.Errorf("Create during Delete: %v; want an error after which Machinist retries", createErr)
 	}
-	// Machinist continues until nothing is left, and may now know the provider ID.
+	// Like Machinist, the case repeats Delete until nothing is left. If Create returned the instance, the provider ID
+	// is now known.
 	t.deleteUntilNothing(s, before, time.Now())
 }
 
-// deleteUntilNothing calls Delete until nothing of the subject is left. A failed Create may take effect as late as
+// deleteUntilNothing calls Delete until no resource of the subject exists. A failed Create may take effect as late as
 // CreateSettle after its end.
 func (t *trial) deleteUntilNothing(s *subject, before map[string]bool, createEnded time.Time) {
 	t.Helper()
@@ -123,11 +124,11 @@ func deleteLeavesNothing(t *trial) {
 	t.launch(s)
 	t.awaitRunning(s)
 	if len(t.newResources(before)) == 0 {
-		t.fatalf("Cloud.Resources shows nothing of a running instance: the case proves nothing")
+		t.fatalf("Cloud.Resources does not return the resources of a running instance, so this case cannot detect resources that Delete leaves behind")
 	}
 	t.delete(t.driver, t.deleteByID(s))
 	if left := t.newResources(before); len(left) > 0 {
-		t.Errorf("Delete of a running instance reports Gone and leaves %v", left)
+		t.Errorf("Delete reports Gone for a running instance and leaves %v", left)
 	}
 	t.launch(pending)
 	t.delete(t.restart(), t.deleteByTags(pending))
@@ -149,13 +150,14 @@ func (t *trial) checkUnchanged(s *subject, after string) {
 	t.checkTags(in, s, "after "+after)
 }
 
-// foreignOwners returns subjects that do not own the subject's instance, by their descriptions.
+// foreignOwners returns other subjects that have the provider ID of the given subject's instance but do not own this
+// instance. The keys are their descriptions.
 func (t *trial) foreignOwners(s *subject) map[string]*subject {
 	machine, cluster := t.subject(), t.subjectOf(t.otherCluster())
 	sameUID := *s
 	sameUID.cluster = t.otherCluster()
 	all := map[string]*subject{"another machine": machine, "another machine of another cluster": cluster,
-		"the same machine of another cluster": &sameUID}
+		"a machine of another cluster with the same UID": &sameUID}
 	for _, other := range all {
 		other.providerID, other.scope = s.providerID, s.scope
 	}

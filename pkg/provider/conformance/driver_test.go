@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// correct is a driver for fakeCloud that follows the contract. Tests can replace the functions in its fields.
+// The driver correct is written for fakeCloud and follows the contract. Tests can replace the functions in its fields.
 type correct struct {
 	cloud    *fakeCloud
 	pageSize int
@@ -33,11 +33,11 @@ type correct struct {
 	// requiredTags returns the tags that an instance must have to be deleted.
 	requiredTags func(cluster string, m provider.Machine) map[string]string
 	convert      func(server) *provider.Instance
-	// checksFirst makes Create look for an instance of the machine. once makes List return each instance once on a
-	// page. disks makes Delete delete disks.
+	// In a correct driver, the following fields are true. With checksFirst, Create looks for an instance of the machine.
+	// With once, each page of List contains an instance only once. With disks, Delete also deletes the disks.
 	checksFirst, once, disks bool
-	// filters makes the driver compare the results of a search with its request. untagged makes Delete find a network
-	// interface without tags by its name. replaces makes Create replace a reserved network interface.
+	// With filters, the driver checks that the results of a search match its request. With untagged, Delete finds a
+	// network interface without tags by its name. With replaces, Create replaces a reserved network interface.
 	filters, untagged, replaces bool
 }
 

@@ -30,8 +30,8 @@ func faultCases() []testCase {
 				"list or Gone.",
 			needs: []need{unavailable}, test: unavailableCloud},
 		{name: "ThrottlingCloud",
-			rule: "Throttled calls fail with Throttled, with the wait that the cloud requests. They do so too if the cloud " +
-				"names no wait.",
+			rule: "If the cloud throttles a call, the call fails with Throttled. If the cloud also requests a wait, " +
+				"RetryAfter is this wait.",
 			needs: []need{injecting(Throttled)}, test: throttlingCloud},
 		{name: "ExhaustedCloud",
 			rule: "Create without quota or capacity fails with ResourceExhausted and leaves nothing behind. Reads and " +
@@ -44,7 +44,7 @@ func faultCases() []testCase {
 			needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
 		{name: "HangingCloud", rule: "A call that the cloud does not answer ends with its context.",
 			needs: []need{injecting(Hanging)}, test: hangingCloud},
-		{name: "ValidateAsksNobody", rule: "Validate works while the cloud does not answer.",
+		{name: "ValidateAsksNobody", rule: "Validate makes no call to the cloud, so it succeeds while the cloud does not answer.",
 			needs: []need{injecting(Hanging)}, test: validateCallsNothing},
 	}
 }
@@ -66,7 +66,7 @@ func (t *trial) loseCreate(s *subject) (ended time.Time) {
 		t.fatalf("Create returns %q although its answer was lost", in.ProviderID)
 	}
 	if code := provider.CodeOf(err); !code.Ambiguous() {
-		t.fatalf("Create whose answer was lost: %v; the code %s means that it had no effect", err, code)
+		t.fatalf("the answer of Create was lost, but its error is %v; the code %s means that it had no effect", err, code)
 	}
 	return ended
 }
@@ -128,7 +128,7 @@ func cutCreate(t *trial) {
 			return
 		}
 		in, err := t.restart().Create(t.Context(), t.createRequest(retried))
-		t.must(err, "Create after the cloud failed at call %d", calls+1)
+		t.must(err, "a repeated Create after the cloud failed at call %d", calls+1)
 		retried.providerID, retried.scope = in.ProviderID, in.Scope
 		t.checkExactlyOne(retried)
 
@@ -137,11 +137,11 @@ func cutCreate(t *trial) {
 			return
 		}
 		d := t.restart()
-		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left after Delete by tags reported Gone",
+		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left after Delete by tags, which reported Gone",
 			func() (bool, string) {
 				t.delete(d, t.deleteByTags(deleted))
 				left := t.newResources(before)
-				return len(left) == 0, fmt.Sprintf("Create in which the cloud failed at call %d left %s", calls+1,
+				return len(left) == 0, fmt.Sprintf("Create failed at call %d to the cloud and left behind %s", calls+1,
 					strings.Join(left, ", "))
 			})
 	}
@@ -160,7 +160,7 @@ func (t *trial) createInterrupted(s *subject, calls int) bool {
 		return true
 	}
 	if !provider.CodeOf(err).Ambiguous() {
-		t.Errorf("Create in which the cloud failed at call %d: %v; the code means that it had no effect", calls+1, err)
+		t.Errorf("Create failed at call %d to the cloud with %v; the code means that it had no effect", calls+1, err)
 	}
 	return false
 }
@@ -230,12 +230,12 @@ func exhaustedCloud(t *trial) {
 	t.list(t.ClusterID)
 	end()
 	in, err := t.driver.Create(t.Context(), t.createRequest(retried))
-	t.must(err, "Create with the same token when there is quota again")
+	t.must(err, "Create with the same token after the quota is free again")
 	retried.providerID, retried.scope = in.ProviderID, in.Scope
 	t.checkExactlyOne(retried)
 	t.delete(t.driver, t.deleteByID(retried))
 	if left := t.newResources(before); len(left) > 0 {
-		t.Errorf("Create without quota or capacity left %v after Delete", left)
+		t.Errorf("Create failed for lack of quota or capacity, and the next Delete left %v", left)
 	}
 }
 
@@ -244,7 +244,8 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// This time is long enough to send the call. Even without a sent call, the error must have the same code.
+	// This time is long enough to send the call. If a slow driver has not sent the call yet, the error must have the
+	// same code.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)
@@ -271,13 +272,13 @@ func validateCallsNothing(t *trial) {
 		err := t.driver.Validate(ctx, provider.ValidateRequest{Class: class})
 		cancel()
 		if code := provider.CodeOf(err); code != want {
-			t.Errorf("Validate of a class that is %s, while the cloud does not answer: %v; want code %s", name, err, want)
+			t.Errorf("while the cloud does not answer, Validate for a class that is %s returns %v; want code %s", name, err, want)
 		}
 	}
 }
 
-// nothingIsLeft deletes instances that other cases may have lost, such as one whose cancelled Create took effect. It
-// then checks that nothing is left.
+// nothingIsLeft first deletes instances that other cases may have lost, such as an instance whose cancelled Create took
+// effect. It then checks that no other resource of the suite is left.
 func nothingIsLeft(t *trial) {
 	t.await("the cloud contains the same as before", func() (bool, string) {
 		var problems []string
@@ -302,11 +303,11 @@ func nothingIsLeft(t *trial) {
 					Class: t.Class,
 				})
 				if err != nil {
-					problems = append(problems, fmt.Sprintf("Delete of the part %s, which List returned: %v", part.ID, err))
+					problems = append(problems, fmt.Sprintf("delete the leftover %s: %v", part.ID, err))
 				}
 			}
 		}
 		left := t.newResources(t.before)
-		return len(left) == 0, fmt.Sprintf("left are %v; %v", left, problems)
+		return len(left) == 0, fmt.Sprintf("these resources still exist: %v; errors: %v", left, problems)
 	})
 }

@@ -43,6 +43,6 @@ func acceptedFlaws() []flaw {
 			}
 		}},
 		{of: "PartsReserved", name: "waits until a reserved part is available",
-			rule: "a repeated Create when there is quota again returns the instance", with: func(b *broken) { b.replaces = false }},
+			rule: "a repeated Create after the quota is free again returns the instance", with: func(b *broken) { b.replaces = false }},
 	}
 }

@@ -95,7 +95,8 @@ func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 // randomToken makes every Create call use a new token, so that only a search by tags can prevent another instance.
 func randomToken(b *broken) { b.idempotency = func(provider.CreateRequest) string { return random(8) } }
 
-// goneIf makes Delete report Gone if matches accepts the result of a read, unless an earlier Delete was accepted.
+// goneIf breaks Delete: if the function matches accepts the result of Get, Delete reports Gone without a deletion.
+// After a successful Delete for the machine, Delete works.
 func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 	return func(b *broken) {
 		accepted := map[types.UID]bool{}
@@ -194,8 +195,8 @@ func answerFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "StateGoesBack", name: "reports a failure", rule: "a state that goes back to an earlier one is not a failure",
-			with: func(b *broken) {
+		{of: "StateGoesBack", name: "reports a failure",
+			rule: "an instance that returns to an earlier state has not failed", with: func(b *broken) {
 				ran := map[string]bool{}
 				b.convert = func(s server) *provider.Instance {
 					in := b.describe(s)

@@ -148,7 +148,7 @@ func classAndCreateFlaws() []flaw {
 				b.idempotency = func(req provider.CreateRequest) string { return process + req.Token }
 			}},
 		{of: "CreateWithOtherParameters", name: "creates an instance for other parameters",
-			rule: "with a used token and other",
+			rule: "with the token of an earlier Create and changed",
 			with: func(b *broken) {
 				b.checksFirst = false
 				b.idempotency = func(req provider.CreateRequest) string {

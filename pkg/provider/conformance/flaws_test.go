@@ -35,7 +35,8 @@ type broken struct {
 
 func (b *broken) Name() string { return b.name }
 
-// CreateSettle returns a short time. Drivers with a flaw in this respect hide instances for longer or forever.
+// CreateSettle returns a short time, so that tests are fast. Some broken drivers hide new instances for longer than
+// CreateSettle, or forever.
 func (b *broken) CreateSettle() time.Duration { return b.settle }
 
 func (b *broken) Validate(ctx context.Context, req provider.ValidateRequest) error {
@@ -107,15 +108,16 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 }
 
 type flaw struct {
-	// of is the name of the case that must find the flaw.
+	// The case with the name of must find the flaw.
 	of   string
 	name string
-	// rule is a part of the message with which the case must fail.
+	// The case must fail with a message that contains the text rule.
 	rule string
 	with func(b *broken)
-	// after contains the cases that run before that case.
+	// The cases in after run before the case that must find the flaw.
 	after []string
-	// cloud modifies the fakeCloud if the flaw is not visible otherwise.
+	// If the flaw is visible only in a certain state of the cloud, the function cloud prepares the fakeCloud. Otherwise
+	// it is nil.
 	cloud func(*fakeCloud)
 }
 
@@ -135,8 +137,8 @@ func code(b *broken, from, to provider.Code) {
 	}
 }
 
-// meeting returns a function that blocks its first caller until there is a second one, but for at most 10 seconds.
-// Later callers do not block.
+// meeting returns a function that makes two calls overlap: it blocks the first caller until a second caller arrives,
+// for at most 10 seconds. Later callers do not block.
 func meeting() func() {
 	var callers atomic.Int32
 	second := make(chan struct{})
@@ -155,7 +157,7 @@ func meeting() func() {
 	}
 }
 
-// flaws returns all flaws. Every case has at least one.
+// flaws returns the flaws of all cases, at least one for each case.
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
 		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws())
@@ -176,7 +178,8 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 				f.with(b)
 				return b
 			})
-			// The case waits this long for the event that the flaw prevents.
+			// Because of the flaw, an expected event never happens. The case then waits for the whole timeout, so it
+			// must be short.
 			config.Timeout = time.Second
 			report := record(t, config, append(f.after, f.of)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {
@@ -191,7 +194,7 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 	}
 }
 
-// Without a flaw, all cases pass, so a broken driver breaks only what its flaw replaces.
+// The type broken without a flaw passes all cases. Therefore only the flaw makes a case fail in the other tests.
 func TestBrokenDriverWithoutFlawPasses(t *testing.T) {
 	t.Parallel()
 	c := newFakeCloud()

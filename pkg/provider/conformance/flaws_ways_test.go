@@ -30,7 +30,8 @@ func updating(result provider.UpdateResult) func(*broken) {
 	}
 }
 
-// follows makes the driver treat the token as a reference, which the function resolve follows.
+// follows breaks the driver: it treats the token as a reference, and uses the value that the function resolve returns
+// for it.
 func follows(resolve func(value string) (string, bool)) func(*broken) {
 	return func(b *broken) {
 		b.tokenOf = func(c provider.Credentials) (string, error) {

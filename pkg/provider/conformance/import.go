@@ -16,8 +16,8 @@ func importCases() []testCase {
 	tags := append(slices.Clone(launched), needsTags)
 	return []testCase{
 		{name: "ImportLocates",
-			rule: "Locate returns each instance of the old system once, with the name of the old Machine and, if known, its " +
-				"UID, and describes the instance as Get does.",
+			rule: "Locate returns each instance of the old system once. It reports the name of the old Machine and, if " +
+				"known, its UID. It describes the instance as Get does.",
 			needs: launched, test: importLocates},
 		{name: "ImportMakesValidSpec",
 			rule: "Import translates the old description into a class that Validate accepts, without a Blocker or a Loss. " +
@@ -26,7 +26,7 @@ func importCases() []testCase {
 		{name: "ImportReportsUnknownFields",
 			rule:  "Import reports each unknown field as a Loss with its path, also in nested objects.",
 			needs: []need{needsImporter, needsLegacies}, test: importReportsUnknownFields},
-		{name: "ImportRefusesUnreadable", rule: "Import of anything that is not a description fails with InvalidArgument.",
+		{name: "ImportRefusesUnreadable", rule: "Import fails with InvalidArgument if its input is not a description.",
 			needs: []need{needsImporter, needsLegacies}, test: importRefusesUnreadable},
 		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and returns the same result in every process.",
 			needs: []need{needsImporter, needsLegacies, injecting(Hanging)}, test: importIsPure},
@@ -82,7 +82,7 @@ func (t *trial) located(o legacyInstance) (found provider.Located) {
 		if n > 1 {
 			t.fatalf("Locate returns %s %d times", o.providerID, n)
 		}
-		return n == 1, fmt.Sprintf("it is not among the %d that Locate returns", len(all))
+		return n == 1, fmt.Sprintf("the instance is not among the %d instances that Locate returns", len(all))
 	})
 	return found
 }
@@ -187,7 +187,7 @@ func importMakesValidSpec(t *trial) {
 		t.awaitVisible(o.subject)
 		update := t.updateRequest(o.subject)
 		update.Class, update.Version = class, ""
-		t.await("Update of the adopted instance has nothing to do", func() (bool, string) {
+		t.await("Update of the adopted instance answers Done", func() (bool, string) {
 			result, err := t.driver.Update(t.Context(), update)
 			if code := provider.CodeOf(err); code == provider.Aborted || code == provider.FailedPrecondition {
 				return false, err.Error() // Reads may lag behind Adopt.
@@ -227,8 +227,9 @@ func importReportsUnknownFields(t *trial) {
 	}
 }
 
-// unknownFields returns functions that add an unknown field to a description, by the path of the field. It skips nested
-// objects that contain only strings: they may be maps with arbitrary keys, or wrapped values.
+// unknownFields returns functions that add an unknown field to a description. The key of each function is the path of
+// the field that it adds. It skips nested objects that contain only strings: they may be maps with arbitrary keys, or
+// wrapped values.
 func unknownFields(path string, fields map[string]any, name string) map[string]func() (remove func()) {
 	all := map[string]func() func(){}
 	below := func(key string) string {

@@ -25,8 +25,8 @@ func lateCases() []testCase {
 				"and tags lag behind.",
 			needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
 		{name: "DoneLate",
-			rule: "If the cloud answers with an error and carries out the request later, the next Create results in one " +
-				"instance, and Delete leaves nothing behind.",
+			rule: "The cloud may answer a request with an error and still carry it out later. A repeated Create then " +
+				"results in one instance, and Delete leaves nothing behind.",
 			needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
 		{name: "QuotaFreesLate",
 			rule: "Until the quota of a deleted instance is free, Create fails with ResourceExhausted. Then Create " +
@@ -36,7 +36,8 @@ func lateCases() []testCase {
 }
 
 // checkLateCloud creates an instance, repeats the Create while the cloud lags behind, and deletes the instance. It then
-// creates more instances and deletes each of them immediately. Machinist retries after the tolerated codes of Delete.
+// creates more instances and deletes each of them immediately. Delete may fail with the tolerated codes, after which
+// Machinist retries.
 func (t *trial) checkLateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
@@ -67,7 +68,8 @@ func lateReads(t *trial) { t.checkLateCloud(LateReads) }
 
 func lateLists(t *trial) { t.checkLateCloud(LateLists) }
 
-// lateTags tolerates that Delete refuses an instance without tags, because the tags may appear later.
+// lateTags accepts the error FailedPrecondition of Delete while the cloud shows an instance without its tags. Machinist
+// retries Delete until the tags appear.
 func lateTags(t *trial) { t.checkLateCloud(LateTags, provider.FailedPrecondition) }
 
 func lostCreateShowsLate(t *trial) {
@@ -90,7 +92,7 @@ func lostCreateShowsLate(t *trial) {
 	ended = t.loseCreate(deleted)
 	t.deleteAsMachinist(t.restart(), t.deleteByTags(deleted), ended, provider.FailedPrecondition)
 	t.deleteAsMachinist(t.driver, t.deleteByID(s), ended, provider.FailedPrecondition)
-	t.checkNothingLeft(before, "Delete of an instance whose Create lost its answer")
+	t.checkNothingLeft(before, "Delete of an instance after the answer of its Create was lost")
 }
 
 // doneLate tests a cloud that answers a call of Create with an error, and makes the change later. The error affects the
@@ -107,11 +109,11 @@ func doneLate(t *trial) {
 		var failed time.Time
 		if failed, completed = t.createDoneLate(retried, calls); completed {
 			if calls == 0 {
-				t.fatalf("Create succeeds during the fault %s: the case proves nothing", DoneLate)
+				t.fatalf("Create succeeds during the fault %s, so this case cannot test a late Create", DoneLate)
 			}
 			break
 		}
-		t.retryCreate(t.restart(), retried, "before the cloud has carried out the call that it answered with an error")
+		t.retryCreate(t.restart(), retried, "after the cloud answered with an error and before it carried out the request")
 		t.waitSince(failed, 3*lag)
 		t.checkExactlyOne(retried)
 		t.deleteAsMachinist(t.driver, t.deleteByID(retried), failed)
@@ -123,11 +125,11 @@ func doneLate(t *trial) {
 		d := t.restart()
 		t.delete(d, t.deleteByTags(deleted)) // This may be too early.
 		t.waitSince(failed, 3*lag)
-		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left after Delete by tags reported Gone",
+		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left after Delete by tags, which reported Gone",
 			func() (bool, string) {
 				t.delete(d, t.deleteByTags(deleted))
 				left := t.newResources(before)
-				return len(left) == 0, fmt.Sprintf("Create whose changing call %d was carried out after its error left %s",
+				return len(left) == 0, fmt.Sprintf("the cloud answered changing call %d of Create with an error and carried it out later; after Delete, these resources exist: %s",
 					calls+1, strings.Join(left, ", "))
 			})
 	}
@@ -142,7 +144,7 @@ func doneLate(t *trial) {
 	if err == nil {
 		t.Errorf("Delete succeeds although the cloud answered with an error")
 	} else if code := provider.CodeOf(err); !code.Ambiguous() {
-		t.Errorf("Delete that the cloud carries out after its error: %v; the code %s means that it had no effect", err, code)
+		t.Errorf("the cloud answered Delete with an error and may carry it out later, but the error is %v; the code %s means that it had no effect", err, code)
 	}
 	t.delete(t.restart(), t.deleteByID(s))
 	t.waitSince(failed, 3*lag)
@@ -151,7 +153,7 @@ func doneLate(t *trial) {
 }
 
 // createDoneLate calls Create. After the given number of changing calls, the cloud answers changing calls with errors
-// and carries them out later. It returns when Create ended and whether it completed.
+// and carries them out later. createDoneLate returns the time at which Create ended, and whether Create completed.
 func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, completed bool) {
 	t.Helper()
 	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})
@@ -163,7 +165,7 @@ func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, complete
 		return ended, true
 	}
 	if !provider.CodeOf(err).Ambiguous() {
-		t.Errorf("Create whose changing call %d is carried out after its error: %v; the code means that it had no effect",
+		t.Errorf("the cloud answered changing call %d of Create with an error and carries it out later, but the error is %v; the code means that it had no effect",
 			calls+1, err)
 	}
 	return ended, false
@@ -173,7 +175,7 @@ func quotaFreesLate(t *trial) {
 	s, next := t.subject(), t.subject()
 	before := t.resourcesNow()
 	t.launch(s)
-	// The fault must outlast the time in which the driver notices that the instance is gone.
+	// The fault must last until the driver has noticed that the instance is gone.
 	t.inject(Fault{Kind: QuotaFreesLate, For: 3 * t.lag()})
 	t.delete(t.driver, t.deleteByID(s))
 	refused := 0

@@ -22,13 +22,13 @@ func optionalCases() []testCase {
 				"secret.",
 			needs: []need{needsAccounter}, test: accountIsStable},
 		{name: "InterruptionsAreReported",
-			rule: "Interruptions returns an instance whose interruption was announced, until the announcement is withdrawn, " +
-				"and no other instance.",
+			rule: "Interruptions returns every instance whose interruption was announced and not withdrawn, and no other " +
+				"instance.",
 			needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
 	}
 }
 
-// callName calls a method without a context that returns a name. The method must return soon.
+// callName calls ListScope or Account, which have no context and return a name. The method must return soon.
 func (t *trial) callName(what string, d *watched, class provider.Class, ask func() (string, error)) string {
 	t.Helper()
 	type answer struct {
@@ -87,7 +87,7 @@ func (t *trial) checkNameIsStable(what string, ask func(*watched, provider.Class
 func oneListForAScope(t *trial) {
 	other := provider.Class{Spec: t.OtherSpec, Credentials: t.Class.Credentials}
 	if a, b := t.listScope(t.driver, t.Class), t.listScope(t.driver, other); a != b || a == "" {
-		t.Logf("ListScope returns %q for Class and %q for OtherSpec: a shared list was not tested", a, b)
+		t.Logf("a shared List was not tested, because ListScope returns %q for Class and %q for OtherSpec, or both are empty", a, b)
 		return
 	}
 	s, larger := t.subject(), t.subject()
@@ -154,7 +154,7 @@ func interruptionsAreReported(t *trial) {
 		return true, ""
 	})
 	t.must(withdraw(t.Context()), "withdraw the announcement")
-	t.await("Interruptions no longer returns an instance whose announcement was withdrawn", func() (bool, string) {
+	t.await("after an announcement is withdrawn, Interruptions omits the instance", func() (bool, string) {
 		return announced() == nil, "it still does"
 	})
 }

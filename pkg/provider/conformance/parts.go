@@ -56,12 +56,12 @@ func partsGoneFirst(t *trial) {
 		with := t.resourcesNow()
 		end := t.inject(Fault{Kind: PartsGoneFirst})
 		if t.Cloud.Resources != nil && len(t.resourcesNow()) == len(with) {
-			t.fatalf("the fault %s removes nothing that Cloud.Resources shows: the case proves nothing", PartsGoneFirst)
+			t.fatalf("the fault %s removes no resource that Cloud.Resources returns, so this case tests nothing", PartsGoneFirst)
 		}
 		t.checkUnchanged(s, "the removal of its parts")
 		t.checkExactlyOne(s)
 		t.delete(t.restart(), request(s))
-		t.checkNothingLeft(before, "%s of an instance whose parts were already deleted reports Gone and", name)
+		t.checkNothingLeft(before, "the parts of the instance were deleted first; then %s reports Gone and", name)
 		end()
 		t.awaitGone(s)
 	}

@@ -29,8 +29,8 @@ func Run(t *testing.T, c Config) {
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report contains the methods of *testing.T that cases use. The suite's own tests replace it, so that a case can fail
-// for a broken driver without failing the test.
+// report contains the methods of *testing.T that cases use. Tests of the suite use another implementation, so that a
+// case can fail for a broken driver without failing the test of the suite.
 type report interface {
 	Helper()
 	Context() context.Context
@@ -49,7 +49,7 @@ type testCase struct {
 	test  func(*trial)
 }
 
-// need is a hook, an option or an interface without which a case cannot run.
+// need names a requirement of a case: a hook or an option in Config, or an optional interface of the driver.
 type need string
 
 const (
@@ -71,7 +71,8 @@ const (
 	needsImporter    need = "provider.Importer"
 )
 
-// implementedBy reports whether the need is an optional interface, and whether the driver implements it.
+// implementedBy checks a requirement. optional is true if the requirement is an optional interface of drivers, and
+// implemented is true if the driver implements this interface.
 func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	switch n {
 	case needsAdopter:
@@ -130,7 +131,8 @@ func (s *suite) run(r report, c testCase) {
 	c.test(t)
 }
 
-// require ends the case if a need is not met. A missing fault becomes known only when the case injects it.
+// require skips or fails the case if a hook, an option or an interface is missing. It does not check faults: only the
+// call of Cloud.Inject shows whether a fault is supported.
 func (t *trial) require(n need) {
 	t.Helper()
 	if optional, implemented := n.implementedBy(t.driver.driver); optional {

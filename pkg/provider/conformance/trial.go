@@ -17,12 +17,12 @@ type trial struct {
 	*suite
 	name   string
 	driver *watched
-	// userDataSecret is part of all user data. No answer may contain it.
+	// userDataSecret is a text in all user data. No answer of the driver may contain this text.
 	userDataSecret string
 	subjects       []*subject
-	// cleanups end injected faults and remove instances that were launched without the driver.
+	// The functions in cleanups end injected faults, and remove instances that were launched without the driver.
 	cleanups []func()
-	// ended is set when the case has ended. Failures of a call that outlives the case are dropped.
+	// After the case, ended is true, and Errorf ignores failures. A call of the driver may still be running then.
 	ended atomic.Bool
 }
 
@@ -312,8 +312,8 @@ func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// retryCreate repeats a Create call until it returns the instance, or an error after which Machinist would not retry
-// soon.
+// retryCreate repeats a Create call until it returns the instance. The case fails after an error after which Machinist
+// would not retry soon.
 func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("a repeated Create "+when+" returns the instance", func() (bool, string) {
@@ -340,7 +340,7 @@ func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest,
 	t.Helper()
 	settle := provider.CreateSettle(t.driver.driver)
 	accepted := false
-	t.awaitFor(max(t.Timeout, 2*settle), "Machinist considers the instance deleted", func() (bool, string) {
+	t.awaitFor(max(t.Timeout, 2*settle), "Delete reports Gone, and Machinist relies on it", func() (bool, string) {
 		began := time.Now()
 		result, err := d.Delete(t.Context(), req)
 		if code := provider.CodeOf(err); code == provider.Aborted || slices.Contains(tolerated, code) {

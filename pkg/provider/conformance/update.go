@@ -13,8 +13,8 @@ func updateCases() []testCase {
 			rule: "If the instance matches the specification, Update changes nothing and answers Done, or NeedsReplacement with a reason.",
 			test: updateToTheSame},
 		{name: "UpdateToAnother",
-			rule: "Update to another providerSpec reaches the outcome Done, Refused, ByAgent or NeedsReplacement. If it asks " +
-				"for a drain, it reaches the outcome after the drain.",
+			rule: "If the providerSpec differs, repeated Update calls end with Done, Refused, ByAgent or NeedsReplacement. " +
+				"If Update answers NeedsDrain, the calls after the drain end with one of these outcomes.",
 			needs: []need{needsOtherSpec}, test: updateToAnother},
 		{name: "UpdateRefusesOthers",
 			rule: "Update of an instance of another owner fails with FailedPrecondition. Update of an instance that does not " +
@@ -71,7 +71,7 @@ func updateToTheSame(t *trial) {
 	t.checkUnchanged(s, "Update to the current specification")
 	t.checkExactlyOne(s)
 	if more := t.newResources(before); len(more) > 0 {
-		t.Errorf("Update to the current specification created %v", more)
+		t.Errorf("Update with an unchanged specification creates the resources %v", more)
 	}
 }
 
@@ -91,7 +91,7 @@ func updateToAnother(t *trial) {
 	if outcome == provider.UpdateDone {
 		req.Drained = false
 		t.await("a repeated Update answers Done again", func() (bool, string) {
-			again := t.updateOnce(req, s, "Update after it answered Done")
+			again := t.updateOnce(req, s, "a repeated Update after the outcome Done")
 			return again == provider.UpdateDone, "it answers " + string(again)
 		})
 	}

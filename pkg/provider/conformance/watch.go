@@ -142,13 +142,14 @@ func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error 
 	return err
 }
 
-// legacyClass returns a class with the secrets of an old description as its credentials. Most of the description's Spec
-// is not secret.
+// legacyClass returns a class with the credentials of an old description, so that answers are checked for these
+// secrets. The Spec of the description is not checked, because most of it is not secret.
 func legacyClass(old provider.Legacy) provider.Class {
 	return provider.Class{Credentials: old.Credentials}
 }
 
-// watch makes a call and checks its result. It may run in many goroutines, so it never ends the case.
+// watch calls the driver and checks the result. Many goroutines may call watch, so it reports failures with Errorf and
+// never calls FailNow.
 func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error,
 	do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
@@ -256,7 +257,7 @@ func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	}
 }
 
-// secrets returns the secrets that no answer may contain, by their descriptions.
+// secrets collects the texts that no answer of the driver may contain. The keys are descriptions, for messages.
 func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	all := map[string]string{"the user data": t.userDataSecret}
 	for _, key := range credentials.Keys() {
@@ -270,7 +271,7 @@ func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 				longest = line
 			}
 		}
-		// A shorter value could be in an answer by chance.
+		// Skip short values, because an answer could contain the same few characters by chance.
 		if len(longest) >= 8 {
 			all["the value of the credentials' key "+key] = longest
 		}

@@ -1,6 +1,6 @@
 // Package endpoints restricts the addresses to which a driver connects. Users choose endpoints in credentials, and the
-// cloud chooses endpoints in its answers. Without a restriction, they could direct the driver to programs on its host,
-// to the metadata service, and to Services of its cluster.
+// cloud chooses endpoints in its answers. Without a restriction, such an endpoint could direct the driver to programs
+// on its host, to the metadata service, and to Services of its cluster.
 //
 // Rules check an address when the connection is opened, because a name can resolve to another address at any time.
 package endpoints
@@ -18,7 +18,7 @@ import (
 // Rules decide to which addresses a driver may connect. The zero value denies unspecified, loopback, link-local and
 // multicast addresses, and the addresses of metadata services.
 type Rules struct {
-	// Allowed are ranges to which the driver may connect although the rules would deny them.
+	// Allowed contains the ranges to which the driver may connect even if Denied or the built-in rules deny them.
 	Allowed []netip.Prefix
 	// Denied are additional ranges to which the driver may not connect, such as the range of a cluster's Services.
 	Denied []netip.Prefix
@@ -50,8 +50,8 @@ func (r Rules) Check(address netip.Addr) error {
 	return nil
 }
 
-// CheckHost returns a *DeniedError for a denied address or a name of the local host. It resolves no names, because
-// Control checks the addresses of other names.
+// CheckHost returns a *DeniedError for a denied address or a name of the local host. CheckHost does not resolve names.
+// When a connection is opened, Control checks the address to which a name resolved.
 func (r Rules) CheckHost(host string) error {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return r.Check(address)
@@ -67,7 +67,8 @@ func (r Rules) CheckHost(host string) error {
 	return err
 }
 
-// Control is the Control function of a net.Dialer. It checks the address of each connection before it is opened.
+// Control checks the address of each connection before the connection is opened. Use it as the field Control of a
+// net.Dialer.
 func (r Rules) Control(network, address string, _ syscall.RawConn) error {
 	if strings.HasPrefix(network, "unix") {
 		return nil
@@ -85,8 +86,8 @@ func (r Rules) Dialer() *net.Dialer {
 }
 
 // AllowHosts returns rules that also allow the given hosts if they are addresses. Use it for hosts in flags, because an
-// administrator who names an address wants connections to it. Names are not allowed, because the administrator may not
-// control their addresses.
+// administrator who names an address wants connections to it. AllowHosts ignores host names, because the administrator
+// may not control the addresses to which a name resolves.
 func (r Rules) AllowHosts(hosts ...string) Rules {
 	r.Allowed = slices.Clone(r.Allowed)
 	for _, host := range hosts {

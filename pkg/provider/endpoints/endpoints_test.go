@@ -84,8 +84,8 @@ func TestAddressesOfHostAndClusterAreDenied(t *testing.T) {
 	}
 }
 
-// A user who writes a Secret names a host whose address the user controls. The first addresses of the name may be
-// harmless, so the address is checked when the connection is opened.
+// The attacker writes a host name into a Secret, and controls the addresses to which this name resolves. The first
+// addresses of the name may be harmless, so the address is checked when the connection is opened.
 //
 // Rule: endpoints-by-flag.
 func TestAttackNameResolvesToMetadataService(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAttackNameResolvesToMetadataService(t *testing.T) {
 			t.Errorf("%s: got %v, want a denied connection", network, err)
 		}
 	}
-	// The same dialer connects to an address that a flag allows.
+	// A dialer with an allowed address connects to this address.
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +160,7 @@ func dnsAnswer(query []byte, addresses []netip.Addr) []byte {
 			continue
 		}
 		answer[7]++
-		// The name in the answer refers to the name in the question. The class is IN, and the time to live is one
-		// second.
+		// The answer contains a pointer to the name in the question, the class IN, and a time to live of one second.
 		answer = append(answer, 0xc0, headerBytes, 0, byte(wanted), 0, 1, 0, 0, 0, 1, 0, byte(a.BitLen()/8))
 		answer = append(answer, a.AsSlice()...)
 	}

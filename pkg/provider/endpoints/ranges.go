@@ -32,8 +32,8 @@ const maxServiceBits = 20
 
 // ServiceRange returns a range that contains the addresses of a cluster's Services. Its argument is the address of the
 // Service kubernetes, as in the variable KUBERNETES_SERVICE_HOST of a pod. This is the first address of the range. The
-// size is unknown, so the result is the largest range that can begin there. The result ok is false if the text is not
-// an address.
+// size of the range is unknown, so the result is the largest range that can begin with this address. The result ok is
+// false if the text is not an address.
 func ServiceRange(kubernetes string) (services netip.Prefix, ok bool) {
 	first, err := netip.ParseAddr(kubernetes)
 	if err != nil {

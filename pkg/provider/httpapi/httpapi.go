@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest real
-// responses have a few megabytes.
+// MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest responses of
+// real clouds are a few megabytes long.
 const MaxAnswerBytes = 32 << 20
 
 // ErrAnswerTooLong is returned by reads of a response that is longer than MaxAnswerBytes. The call may have taken
@@ -46,7 +46,8 @@ func TooLong(err error) error {
 
 // Client returns a client for all accounts of a driver. Each request carries its own credentials. The client does not
 // follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes.
-// List describes the limits of lists. A nil transport means Transport with the zero value of endpoints.Rules.
+// The function List sets the limits for the pages of one list. A nil transport means Transport with the zero value of
+// endpoints.Rules.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = Transport(endpoints.Rules{})
@@ -102,7 +103,7 @@ type boundedBody struct {
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		// One more byte distinguishes a response that ends at the limit from a longer one.
+		// Allow one byte more than the limit, to detect whether the response is longer than the limit.
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)

@@ -27,8 +27,8 @@ import (
 type Object struct {
 	path   string
 	fields map[string]any
-	// read contains the fields that were read. For a field with objects that are read field by field, its value is the
-	// list of these objects.
+	// The keys of the map are the names of the fields that the driver has read. If a field contains objects, the value
+	// is the list of these objects, and each of them records its own read fields.
 	read map[string][]*Object
 	// findings are the findings of the whole description, shared by all its objects.
 	findings *[]provider.Finding
@@ -56,7 +56,7 @@ func newObject(path string, fields map[string]any, findings *[]provider.Finding)
 	return &Object{path: path, fields: fields, read: map[string][]*Object{}, findings: findings}
 }
 
-// Has reports whether the field is set and not null. It does not mark the field as read.
+// Has returns true if the field is set and not null. Has does not mark the field as read.
 func (o *Object) Has(name string) bool { return o.fields[name] != nil }
 
 // Names returns the sorted names of the fields that are set and not null.
@@ -64,7 +64,7 @@ func (o *Object) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(o.fields)), func(name string) bool { return o.fields[name] == nil })
 }
 
-// Path returns the path of a field of the object, from the top of the description.
+// Path returns the full path of one of the object's fields, starting at the root of the old description.
 func (o *Object) Path(name string) string {
 	const limit = 128 // A user may have chosen the name: do not let it fill a condition's message.
 	if o.path != "" {
@@ -76,7 +76,8 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks fields as read that have no meaning for the instance.
+// Known marks fields as read, so that they do not become findings. Use it for fields that have no meaning for the
+// instance.
 func (o *Object) Known(names ...string) {
 	for _, name := range names {
 		o.get(name)

@@ -52,7 +52,7 @@ func Instance(clusterID string, m provider.Machine, token string) string {
 	return base + "-x" + Hash(token)[:4]
 }
 
-// IsOf reports whether a name is equal to base, or begins with base and a dash.
+// IsOf returns true if the name is equal to base, or begins with base and a dash.
 func IsOf(name, base string) bool { return strings.HasPrefix(name+"-", base+"-") }
 
 // IsFirst reports whether a token belongs to the Machine's first attempt, before which nothing was created.

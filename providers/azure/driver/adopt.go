@@ -16,15 +16,15 @@ import (
 // tagAdoptable allows the adoption of a virtual machine if its value is "true".
 const tagAdoptable = "machinist-adoptable"
 
-// lacksMark follows the name of a virtual machine in an error.
-const lacksMark = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
+// missingTagHelp is the end of an error message that begins with the name of a virtual machine.
+const missingTagHelp = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
 	"--operation Merge --tags " + tagAdoptable + "=true --resource-id ID"
 
 func isMarked(tags map[string]*string) bool { return tagValue(tags, tagAdoptable) == "true" }
 
 // Adopt implements provider.Adopter. The virtual machine must have the tag machinist-adoptable. Otherwise, every user
-// who may create a Machine could delete any virtual machine that the credentials can reach. A virtual machine of a
-// former cluster in the resource group of the class needs no tag, because List covers this group.
+// who may create a Machine could delete any virtual machine that the credentials can reach. The tag is unnecessary for
+// a virtual machine of a former cluster in the resource group of the class, because List covers this group.
 //
 // Adopt also changes the delete options of disks and interfaces, so that Azure deletes them with the machine. A tag
 // records these changes for Disown.
@@ -85,7 +85,8 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 		if replaces {
 			where = fmt.Sprintf(", which is in resource group %s and not in resource group %s of the class,", at.group, group)
 		}
-		return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s%s%s", at.name, where, lacksMark)
+		return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s%s%s", at.name, where,
+			missingTagHelp)
 	}
 	tags := maps.Clone(vm.Tags)
 	if tags == nil {

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Without delete options, the disk and the interface of a virtual machine survive its deletion. After an adoption, they
-// would cost money forever.
+// Without delete options, the disk and the interface of a virtual machine survive its deletion. After the deletion of
+// an adopted Machine, the disk and the interface would cost money forever.
 //
 // Rule: azure-adopted-parts-go.
 func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {

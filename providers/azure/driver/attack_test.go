@@ -171,8 +171,8 @@ func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
 }
 
 // Azure, or an attacker who impersonates Azure, returns a next-page link to another host, to receive the access token.
-// The driver sends requests only to its own endpoint, even if the SDK follows the link. Every list has a maximum number
-// of pages.
+// The driver must not send requests to any host except its own endpoint, not even when the SDK follows such a link.
+// Every list has a maximum number of pages.
 //
 // Rules: next-page-on-own-host, lists-bounded.
 func TestAttackListContinuesElsewhere(t *testing.T) {

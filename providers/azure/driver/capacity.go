@@ -19,8 +19,9 @@ import (
 // podsPerNode is the default maximum of the kubelet.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver. Azure's list of sizes contains their resources, and whether the subscription may
-// use them in the region and zone. https://learn.microsoft.com/rest/api/compute/resource-skus/list
+// Capacity implements provider.Driver. Azure's list of VM sizes contains the CPUs and the memory of each size. It also
+// says whether the subscription may use the size in the region and zone.
+// https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

@@ -29,7 +29,7 @@ type clients struct {
 
 // clients returns cached clients for the credentials, with their connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
-	if withoutSecret(c) {
+	if needsWorkloadIdentity(c) {
 		// Namespaces with the same credentials share clients, so each call must check the namespace.
 		a, err := parseCredentials(c)
 		if err == nil {
@@ -48,8 +48,8 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	})
 }
 
-// newClients returns clients that call refused when the Resource Manager rejects their token.
-func (d *Driver) newClients(a account, refused func()) (*clients, error) {
+// newClients returns clients of Azure. They call onRefusal when the Resource Manager rejects the access token.
+func (d *Driver) newClients(a account, onRefusal func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
 		Transport: d.http,
@@ -65,7 +65,7 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	// management of machines.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	endpoint := d.options.Cloud.Services[cloud.ResourceManager].Endpoint
-	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(refused)}
+	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(onRefusal)}
 	compute, err := armcompute.NewClientFactory(a.subscription, token, options)
 	if err != nil {
 		return nil, clientError()

@@ -123,8 +123,8 @@ func (whiteSpace) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// behave changes the fake Azure and returns a function that restores it.
-func (c *cloud) behave(begin, end func(*fakeazure.Options)) (func(), error) {
+// alter changes the options of the fake Azure, and returns a function that ends the change.
+func (c *cloud) alter(begin, end func(*fakeazure.Options)) (func(), error) {
 	c.Adjust(begin)
 	return func() { c.Adjust(end) }, nil
 }
@@ -133,22 +133,22 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	type options = fakeazure.Options
 	switch f.Kind {
 	case conformance.LateReads:
-		return c.behave(func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = f.For, f.For },
+		return c.alter(func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = f.For, f.For },
 			func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = 0, 0 })
 	case conformance.LateLists:
 		var before time.Duration
-		return c.behave(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) {
+		return c.alter(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) {
 			o.ListLag = before
 		})
 	case conformance.LateTags:
-		return c.behave(func(o *options) { o.Semantics.TagsLate = f.For }, func(o *options) { o.Semantics.TagsLate = 0 })
+		return c.alter(func(o *options) { o.Semantics.TagsLate = f.For }, func(o *options) { o.Semantics.TagsLate = 0 })
 	case conformance.UnsteadyLists:
-		return c.behave(func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = true, true },
+		return c.alter(func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = true, true },
 			func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = false, false })
 	case conformance.OtherCase:
-		return c.behave(func(o *options) { o.Semantics.IDsUpper = true }, func(o *options) { o.Semantics.IDsUpper = false })
+		return c.alter(func(o *options) { o.Semantics.IDsUpper = true }, func(o *options) { o.Semantics.IDsUpper = false })
 	case conformance.StateGoesBack:
-		return c.behave(func(o *options) { o.Semantics.StateFlickers = true }, func(o *options) {
+		return c.alter(func(o *options) { o.Semantics.StateFlickers = true }, func(o *options) {
 			o.Semantics.StateFlickers = false
 		})
 	case conformance.PartsRemain:

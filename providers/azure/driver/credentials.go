@@ -109,15 +109,15 @@ func ParseGrant(text string) (Grant, error) {
 	return Grant{namespace, client}, nil
 }
 
-// withoutSecret reports whether the credentials need the workload identity of the process.
-func withoutSecret(c provider.Credentials) bool {
+// needsWorkloadIdentity reports whether the credentials contain neither a client secret nor a certificate.
+func needsWorkloadIdentity(c provider.Credentials) bool {
 	_, hasSecret := c.Get(keySecret)
 	_, hasCertificate := c.Get(keyCertificate)
 	return !hasSecret && !hasCertificate && !c.Empty()
 }
 
-// checkGrant returns an error if the account needs the process's workload identity without a grant. If the process has
-// no workload identity, it returns nil: the method token reports this error.
+// checkGrant returns an error if the account needs the process's workload identity but has no grant for it. If the
+// process has no workload identity, checkGrant returns nil, because the method token reports this error.
 func (o *Options) checkGrant(a account, namespace string) error {
 	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
 		return nil

@@ -11,11 +11,11 @@ import (
 // and Disown reads it.
 const tagDetached = "machinist-detached"
 
-// maxDetached is the maximum length of a tag value. A longer list is cut. The missing parts keep the delete option
-// "Delete" if the migration is aborted.
+// maxDetached is the maximum length of a tag value. If a list of parts is longer, its last parts are omitted. If the
+// migration is aborted, the omitted parts keep the delete option "Delete".
 const maxDetached = 256
 
-// encodeDetached lists the parts that deleteOptionsChange changes.
+// encodeDetached returns a list such as "os d0 n1" of the parts whose delete option deleteOptionsChange changes.
 func encodeDetached(p *armcompute.VirtualMachineProperties) string {
 	change := deleteOptionsChange(p)
 	if change == nil {

@@ -32,8 +32,8 @@ type Options struct {
 	// It is used for credentials without a secret or certificate. Without this file, the driver refuses such
 	// credentials.
 	FederatedTokenFile string
-	// WorkloadIdentityFor lists who may use that identity. Default: none. The three IDs in a Secret are not secret, so
-	// otherwise every user who knows them could use the token.
+	// WorkloadIdentityFor lists the credentials that may use the workload identity. Default: none. Without this list,
+	// every user who knows the public IDs of the subscription, the tenant and the application could use the identity.
 	WorkloadIdentityFor []Grant
 	// Endpoints restrict the addresses that the driver connects to. The URLs of Cloud are always allowed.
 	Endpoints endpoints.Rules
@@ -44,7 +44,7 @@ type Options struct {
 	Transport http.RoundTripper
 	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 2 minutes. All calls
 	// of an attempt use the same names. A second machine can exist only if a call takes effect after the next attempt
-	// began. This machine is found by its tags and deleted.
+	// began. The driver finds this second machine by its tags and deletes it.
 	CreateSettle time.Duration
 }
 

@@ -161,8 +161,9 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	return named(provider.Internal, "the operation failed")
 }
 
-// azureAnswer returns the text of Azure's refusal to delete a resource, to follow its name. For other errors, it is
-// empty. A deletion sends only a name, so the answer contains no secret.
+// azureAnswer returns Azure's reason for refusing to delete a resource, such as ": ScopeLocked". For other errors, the
+// result is empty. The caller appends the result to the name of the resource. A deletion sends only a name, so the
+// answer contains no secret.
 func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || absent(err) {

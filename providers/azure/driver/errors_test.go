@@ -126,7 +126,8 @@ func TestRetryAfterAcceptsSecondsAndDates(t *testing.T) {
 	}
 }
 
-// Create must never return NotFound: the missing resource is a reference of the request, not the instance.
+// Create must never return NotFound if the request refers to a missing resource. NotFound would mean that the instance
+// is missing.
 func TestCreateErrorNamesMissingReference(t *testing.T) {
 	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image",
 		"ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {

@@ -196,8 +196,8 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t, nil)
 				req := request("a", class())
-				// The timeout allows the calls before the creation, even on a slow host. The fault creates the virtual
-				// machine after Create has returned.
+				// The timeout is long enough for the calls that precede the create call, even on a slow host. The fault
+				// creates the virtual machine after Create has returned.
 				const timeout = 5 * time.Second
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: timeout, Times: 1})
 				short, cancel := context.WithTimeout(t.Context(), timeout)
@@ -218,7 +218,8 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	})
 }
 
-// A crash between the creation of the interface and of the machine leaves the interface and its address behind.
+// If the driver crashes after it created the interface, and before it creates the machine, the interface and its
+// address remain.
 func TestInterfaceLeftByCrash(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}

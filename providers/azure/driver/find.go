@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Get implements provider.Driver. By provider ID, it returns even a virtual machine of another owner, because an
-// adoption needs its tags.
+// Get implements provider.Driver. If the request contains a provider ID, Get also returns a virtual machine of another
+// owner. An adoption reads the tags of such a machine.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	}
 	group := groupOf(req.Class.Spec)
 	if group != "" {
-		// Read by the name of the first attempt, because a list may lack a new machine.
+		// Get the machine by the name that the first attempt uses, because a list may lack a new machine.
 		in, err := c.getInstance(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
@@ -195,8 +195,8 @@ func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*ar
 	}
 }
 
-// List implements provider.Driver. It returns the virtual machines, and then parts without a virtual machine. A page
-// corresponds to one page of Azure without the resources of other clusters. List reads only the resource group of the
+// List implements provider.Driver. It returns the virtual machines, and then parts without a virtual machine. Each page
+// contains the cluster's resources from one page of Azure's list. List reads only the resource group of the
 // specification, because users who may write a class can confirm the removal of orphans there.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
@@ -239,7 +239,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 
 // ListScope implements provider.Scoper. The scope is the resource group of the specification.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
-	if withoutSecret(class.Credentials) {
+	if needsWorkloadIdentity(class.Credentials) {
 		// A namespace without permission must not receive the list of another namespace with the same credentials.
 		if a, err := parseCredentials(class.Credentials); err == nil {
 			if err := d.options.checkGrant(a, class.Credentials.Namespace()); err != nil {
@@ -260,7 +260,7 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return a.subscription, err
 }
 
-// page reads the first page of virtual machines, or the page at a link.
+// page reads the page of virtual machines at a link, or the first page if the link is empty.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {
 	const attempted = "list virtual machines"
@@ -320,8 +320,8 @@ func (c *clients) nextLink(attempted string, link *string) (string, error) {
 	return next, nil
 }
 
-// onePage reads the page at a link. A pager of the SDK can only continue from a page, so onePage first feeds it a page
-// that contains only the link.
+// onePage reads the page at a link. The SDK's pager cannot start at a link. It can only continue after a page, so
+// onePage first restores a page that contains only the link.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
 		previous, err := json.Marshal(map[string]string{"nextLink": link})

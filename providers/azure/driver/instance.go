@@ -18,9 +18,10 @@ import (
 const (
 	// tagSpec is a hash of the fields that cannot change in place.
 	tagSpec = "machinist-spec"
-	// tagParts contains the parts of the machine in the format of scopeOf.
+	// tagParts contains the disks, interfaces and addresses of the machine, as scopeOf encodes them.
 	tagParts = "machinist-parts"
-	// tagNames lists the tags of the specification, so that Update can remove a tag that left the specification.
+	// tagNames lists the tags of the specification. When a tag is removed from the specification, Update removes it
+	// from the machine.
 	tagNames = "machinist-tag-names"
 	// tagVersion is the kubelet version of the user data.
 	tagVersion = "machinist-kubelet-version"
@@ -31,7 +32,7 @@ const (
 
 type location struct{ group, name string }
 
-// These formats prevent a name from changing the path of a request.
+// Names that match these formats contain no characters that could change the URL path of a request.
 var (
 	groupFormat = regexp.MustCompile(`^[-\w.()]{1,90}$`)
 	nameFormat  = regexp.MustCompile(`^[A-Za-z0-9][-\w.]{0,63}$`)

@@ -50,7 +50,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return c.ownInstance(vm, own)
 }
 
-// ownInstance converts an existing virtual machine. A machine that is being deleted or has another owner is an error.
+// ownInstance converts an existing virtual machine. It returns an error if the machine is being deleted or has another
+// owner.
 func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provider.Instance, error) {
 	in, err := c.convert(vm)
 	if err != nil {
@@ -234,7 +235,7 @@ func createError(ctx context.Context, err error, attempted, field string) error 
 		field = "location"
 	}
 	if e, ok := errors.AsType[*provider.Error](out); ok && e.Code == provider.NotFound {
-		// The missing resource is a reference of the request. NotFound would mean that the instance does not exist.
+		// The request refers to a missing resource. NotFound would mean that the instance does not exist.
 		e.Code, e.Message = provider.FailedPrecondition, attempted+": a resource that the request refers to does not exist ("+
 			azureCode(codeOf(err))+")"
 	}

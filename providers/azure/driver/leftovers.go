@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// These are the kinds of parts. List returns parts after virtual machines. Otherwise it could report the parts of a
-// machine that is just being created.
+// These are the kinds of parts that List reports. List reads all virtual machines before it reads parts. Otherwise it
+// could report the parts of a virtual machine that is being created.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -34,7 +34,7 @@ func cutContinue(at string) (kind, link string) {
 }
 
 // continueAt returns the token for the next page of the same kind, or for the first page of the next kind. At the end
-// it is empty.
+// of the list, the token is empty.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {
@@ -42,7 +42,7 @@ func continueAt(kind, link string) string {
 		}
 		return kind + " " + link
 	}
-	// For virtual machines, slices.Index returns -1, so the first kind of parts follows.
+	// For virtual machines, slices.Index returns -1, so next is 0, the index of the first kind of parts.
 	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
 		return partKinds()[next] + " "
 	}
@@ -56,8 +56,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 	if link != "" && !c.isOwnEndpoint(link) {
 		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the continue token does not point to Azure", attempted)
 	}
-	// A part needs the tag of the cluster and a name that matches the machine in its tags. Users and backup services
-	// copy tags to other disks, and Delete finds parts by name.
+	// Report a part only if it has the tag of the cluster, and if its name matches the machine in the part's tags. The
+	// tags are not enough, because users and backup services copy tags to other disks. Delete finds parts by name.
 	add := func(id, name *string, tags map[string]*string, created *time.Time) {
 		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
 		namespace, machineName, _ := strings.Cut(key, "/")

@@ -26,7 +26,8 @@ type translation struct {
 	spec        machine.Spec
 }
 
-// Import implements provider.Importer. It takes the old system's defaults from the facts of an instance.
+// Import implements provider.Importer. If the old description lacks a value because the old system chose a default,
+// Import reads the value from the facts of an instance.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	t, err := newTranslation(req.Legacy, req.Facts)
 	if err != nil {

@@ -69,7 +69,8 @@ func legacies() (all []provider.Legacy) {
 	return all
 }
 
-// launchLegacy lets Azure keep the parts of a deleted machine, except for machine.sapcloud.io.
+// launchLegacy launches a machine whose parts Azure keeps when the machine is deleted. If the source is
+// machine.sapcloud.io, Azure deletes the parts.
 func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{"team": "blue", "machinist-adoptable": "true"} // An administrator permits the adoption.

@@ -41,8 +41,8 @@ type facts struct {
 // maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It searches the resource group in the description, because old systems name a
-// virtual machine after its Machine. It ignores machines whose tags name another cluster.
+// Locate implements provider.Importer. It searches only the resource group that the old description names. Old systems
+// name a virtual machine after its Machine. Locate ignores machines whose tags name another cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -56,8 +56,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	// List the parts before the machines. A part that is created later belongs to a new machine, which the result also
-	// omits.
+	// These lists may lack the parts of a virtual machine that is created during this call.
 	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
 		if err != nil {
@@ -113,7 +112,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			Collected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
 		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
 		if vm.Tags[provider.TagCluster] == nil && !isMarked(vm.Tags) {
-			located.NotAdoptable = "the virtual machine" + lacksMark
+			located.NotAdoptable = "the virtual machine" + missingTagHelp
 		}
 		found = append(found, located)
 	}

@@ -23,7 +23,7 @@ func (t *translation) kubermatic() {
 	if keys := old.Strings("sshPublicKeys"); len(keys) > 0 {
 		s.SSHPublicKey = keys[0]
 		if len(keys) > 1 {
-			old.Report(provider.FindingLoss, "MoreSSHKeys", "sshPublicKeys", "new machines have only the first key")
+			old.Report(provider.FindingLoss, "MoreSSHKeys", "sshPublicKeys", "new machines get only the first SSH key")
 		}
 	}
 	t.kubermaticImage()

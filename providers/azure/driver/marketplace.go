@@ -14,7 +14,7 @@ import (
 // marketplaceAPI is the API version of marketplace agreements.
 const marketplaceAPI = "2021-01-01"
 
-// agreement contains the terms of a plan. To accept them, all properties must be sent back.
+// agreement contains the terms of a plan. To accept the terms, the client must send back all their properties.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements
 type agreement struct {
 	Properties map[string]json.RawMessage `json:"properties"`

@@ -146,8 +146,8 @@ func TestClassesOfResourceGroupShareListScope(t *testing.T) {
 	}
 }
 
-// A user enters a class without a valid resource group, to confirm the removal of orphans in other resource groups of
-// the subscription.
+// A user writes a class without a valid resource group, so that List also covers other resource groups of the
+// subscription. The user could then confirm the removal of orphans in these groups.
 //
 // Rule: list-within-resource-group.
 func TestAttackInvalidClassListsSubscription(t *testing.T) {

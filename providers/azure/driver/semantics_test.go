@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// lag is the duration of all simulated delays. It is well below settle.
+// lag is the duration of all simulated delays. The delays must end well before settle, the CreateSettle of the tests.
 const (
 	lag    = 200 * time.Millisecond
 	settle = 800 * time.Millisecond
@@ -23,15 +23,15 @@ type behavior struct {
 	listLag time.Duration
 	quota   int
 	faults  []fakeazure.Fault
-	// unknown is true if a read by ID may fail to find an existing machine.
-	unknown bool
+	// missNew is true if Get may return NotFound for a new machine.
+	missNew bool
 	overSDK bool // also run behind the SDK's fake servers, which drop fields that the SDK's types lack
 }
 
 func behaviors() map[string]behavior {
 	create := "VirtualMachines_CreateOrUpdate"
 	return map[string]behavior{
-		"reads do not find new resources": {Semantics: fakeazure.Semantics{ReadsMissNew: lag}, unknown: true, overSDK: true},
+		"reads do not find new resources": {Semantics: fakeazure.Semantics{ReadsMissNew: lag}, missNew: true, overSDK: true},
 		"reads find deleted resources":    {Semantics: fakeazure.Semantics{ReadsShowDeleted: lag}, overSDK: true},
 		"tags appear late":                {Semantics: fakeazure.Semantics{TagsLate: lag}, overSDK: true},
 		"states change back":              {Semantics: fakeazure.Semantics{StateReverts: lag}, overSDK: true},
@@ -63,13 +63,13 @@ func behaviors() map[string]behavior {
 				ListsReverse: true,
 				ListsUpper:   true, ClockSkew: time.Minute,
 			},
-			listLag: lag, unknown: true,
+			listLag: lag, missNew: true,
 			faults: []fakeazure.Fault{{Operation: create, LoseAnswer: true, Times: 1}},
 		},
 	}
 }
 
-// open creates a cloud with this behavior and a machine of another owner.
+// open creates a cloud with this behavior, and launches a machine of another owner in this cloud.
 func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -148,7 +148,7 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 			c.eventually("the machine runs", func() (bool, string) {
 				now, err := d.Get(t.Context(), get)
 				switch {
-				case with.unknown && provider.IsNotFound(err), err != nil && mayRetry(err):
+				case with.missNew && provider.IsNotFound(err), err != nil && mayRetry(err):
 					return false, err.Error()
 				case err != nil:
 					t.Fatal(err)
@@ -173,8 +173,8 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	})
 }
 
-// If Create failed, Delete finds the instance by its tags. Then the result Gone is final only if Delete still returns
-// it after CreateSettle.
+// If Create failed, Delete finds the instance by its tags. If Delete returns Gone before CreateSettle has passed, the
+// instance may still appear. A later call of Delete must then delete it.
 func TestDeleteRightAfterCreate(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -204,7 +204,7 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 	})
 }
 
-// All reads lag behind the creation. The driver must trust the response to its own write.
+// No read by ID returns the resources of a new machine yet. The driver must trust the response to its own write.
 func TestDeleteOfMachineThatReadsDoNotFind(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)

@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// A Secret with three IDs, which are not secret, must not let a tenant use the provider's own identity.
+// A tenant writes a Secret with the public IDs of the subscription, the tenant and the application. This Secret must
+// not give access to the provider's own identity.
 //
 // Rule: workload-identity-by-namespace.
 func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {

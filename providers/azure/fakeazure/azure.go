@@ -49,7 +49,8 @@ const (
 
 type object = map[string]any
 
-// resource is a resource of Azure, possibly a deleted one that reads still return.
+// resource is a resource of the fake Azure. Reads may still return a resource after its deletion: see
+// Semantics.ReadsShowDeleted.
 type resource struct {
 	id, group, name string
 	kind            kind
@@ -99,10 +100,11 @@ func (a *Azure) Close() {
 	}
 }
 
-// schedule calls do after d, or immediately if d is zero. The caller holds the lock, and do runs with the lock.
-func (a *Azure) schedule(d time.Duration, do func()) {
+// schedule calls action after d, or immediately if d is zero. The caller holds the lock. During action, the lock is
+// held too.
+func (a *Azure) schedule(d time.Duration, action func()) {
 	if d <= 0 {
-		do()
+		action()
 		return
 	}
 	var t *time.Timer
@@ -111,7 +113,7 @@ func (a *Azure) schedule(d time.Duration, do func()) {
 		defer a.mu.Unlock()
 		delete(a.timers, t)
 		if !a.closed {
-			do()
+			action()
 		}
 	})
 	a.timers[t] = true
@@ -125,7 +127,7 @@ func (a *Azure) id(group string, k kind, name string) string {
 	return a.groupID(group) + "/providers/" + string(k) + "/" + name
 }
 
-// find ignores the case of IDs, as Azure does.
+// find looks up a resource by ID. Like Azure, it ignores the case of the ID.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 func (a *Azure) find(id string) *resource { return a.resources[strings.ToLower(id)] }
 
@@ -160,7 +162,7 @@ func (r *resource) state() string { return text(r.properties(), "provisioningSta
 
 func (r *resource) tags() object { return child(r.body, "tags") }
 
-// show returns the resource as a response contains it.
+// show returns the resource in the JSON format of a response.
 func (r *resource) show() object {
 	out := clone(r.body)
 	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
@@ -251,7 +253,7 @@ func (a *Azure) Resources() []string {
 	return all
 }
 
-// Calls returns the number of requests by operation name of the published API.
+// Calls returns the number of requests for each operation, such as "VirtualMachines_Get".
 func (a *Azure) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,15 +15,16 @@ import (
 type Call struct {
 	// Operation is a name of the published API, such as "VirtualMachines_Get". Unknown operations are refused.
 	Operation string
-	// Subscription, Group and Names are from the path. Names contains all other names in order.
+	// Subscription, Group and Names are parts of the URL path. Names contains all names in the path except the
+	// subscription and the resource group, in order.
 	Subscription, Group string
 	Names               []string
 	// Version is the API version.
 	Version string
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
-	// Expand, Filter, SkipToken and Monitor are from the query. With Monitor, the call polls the Location link of an
-	// operation. Otherwise, it reads the status of the operation.
+	// Expand, Filter, SkipToken and Monitor are parameters of the URL query. If Monitor is true, the call polls the
+	// Location link of an operation. If it is false, the call reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is the JSON body.
@@ -69,7 +70,7 @@ func refuse(f *failure) Answer {
 	return out
 }
 
-// call is a Call in progress. It runs with the lock.
+// call is the state during the execution of a Call. Its methods require the lock of Azure.
 type call struct {
 	Call
 	azure *Azure

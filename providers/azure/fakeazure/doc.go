@@ -4,8 +4,8 @@
 // sdkfake, has parsed.
 //
 // The state consists of virtual machines, disks, interfaces, addresses and operations in progress. Requests are checked
-// as by the published API, and faults can be injected. Comments link to Azure's documentation of each behavior.
-// Undocumented behavior follows reports from users. Unknown requests are errors, never an empty success.
+// as by the published API, and faults can be injected. Comments link to Azure's documentation of each behavior. Users
+// have reported the behaviors that Azure does not document. Unknown requests are errors, never an empty success.
 //
 // With Options.Hosts, the machines boot, read their custom data and join a cluster.
 package fakeazure

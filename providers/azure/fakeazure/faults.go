@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Fault affects calls. Without an effect, it only counts them.
+// Fault changes the responses to calls. A Fault without an effect only counts the calls.
 type Fault struct {
 	// Operation selects calls, such as "VirtualMachines_CreateOrUpdate", "VirtualMachines_*", or "*" for all.
 	Operation string `json:"operation"`
-	// Writes limits the fault to calls that change something.
+	// Writes is true if the fault affects only calls that change something.
 	Writes bool `json:"writes,omitempty"`
 	// Skip is the number of calls before the first affected one. Times is the number of affected calls, or 0 for all.
 	Skip  int `json:"skip,omitempty"`
@@ -28,8 +28,8 @@ type Fault struct {
 	Hang bool `json:"hang,omitempty"`
 	// LoseAnswer executes the call and closes the connection without a response.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late executes the call after this delay, even if the client has given up. With Status, the client immediately
-	// receives that response. Otherwise it receives none.
+	// Late is the delay after which the call is executed, even if the client has given up. If Status is set, the client
+	// immediately receives the response with that status. Otherwise, the client receives no response.
 	Late time.Duration `json:"late,omitempty"`
 	// AsyncCode makes the operation of an accepted call fail with this code.
 	AsyncCode string `json:"asyncCode,omitempty"`
@@ -61,8 +61,8 @@ func (a *Azure) removeFault(id int) {
 	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
 }
 
-// inject returns the faults that affect a call, or nil: before applies before the execution, and after applies together
-// with it.
+// inject returns the first fault that affects a call: as before if it is applied before the execution of the call, and
+// as after if it changes the result of the execution.
 func (a *Azure) inject(c *call) (before, after *fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,8 +164,8 @@ func (a *Azure) DropParts(tag string) {
 	}
 }
 
-// FreezeQuota reduces the quota to the cores in use. In addition, the cores of a deleted machine count for the given
-// time. The returned function restores the previous values.
+// FreezeQuota reduces the quota to the cores in use. The cores of a deleted machine still count against the quota for
+// the given time. The returned function restores the previous values.
 func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -95,7 +95,7 @@ func (a *Azure) completeNIC(r *resource) {
 	}
 }
 
-// allocate assigns the next address of a subnet. Azure reserves the first four.
+// allocate assigns the next address of a subnet. Azure reserves the first four addresses of a subnet.
 // https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq
 func (a *Azure) allocate(subnet string) (string, *failure) {
 	key := strings.ToLower(subnet)

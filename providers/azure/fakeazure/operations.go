@@ -16,9 +16,9 @@ type operation struct {
 	failure    *failure
 }
 
-// operate starts an operation on a resource. At its end, do returns the result. If another operation preempts this one,
-// do is not called.
-func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
+// operate starts a long-running operation on a resource. After the duration takes, it calls complete, which returns the
+// result. If another operation preempts this operation, complete is not called.
+func (a *Azure) operate(r *resource, takes time.Duration, complete func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
 		provider = "Microsoft.Network"
@@ -38,7 +38,7 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 	a.operations[id] = op
 	a.schedule(takes, func() {
 		if op.ended.IsZero() {
-			op.finish(do())
+			op.finish(complete())
 		}
 	})
 	return op
@@ -46,7 +46,6 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 
 func (op *operation) finish(f *failure) { op.ended, op.failure = time.Now(), f }
 
-// response returns the response to the call that started the operation.
 func (op *operation) response(status int, body object) Answer {
 	out := answer(status, body)
 	out.Operation = op.path

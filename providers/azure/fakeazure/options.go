@@ -25,7 +25,7 @@ type Options struct {
 	// Certificate is the public key of the application's certificate, or nil.
 	Certificate crypto.PublicKey
 	// FederatedIssuer is the public key of the issuer of the application's workload identity, or nil. FederatedSubject
-	// is the subject of its tokens.
+	// is the subject of the workload identity's tokens.
 	FederatedIssuer  crypto.PublicKey
 	FederatedSubject string
 
@@ -40,42 +40,43 @@ type Options struct {
 	Boot, Stop, Change time.Duration
 	// ListLag is how long lists show the previous state after a change.
 	ListLag time.Duration
-	// Semantics are further behaviors of Azure.
+	// Semantics simulate delays and inconsistencies of Azure.
 	Semantics Semantics
 	// PageSize is the maximum page size of lists. Default: 50.
 	PageSize int
 	// CoreQuota is the quota of virtual CPUs. Default: 1000.
 	CoreQuota int
-	// Hosts runs the machines. By default, machines do not boot.
+	// Hosts runs the machines. Without Hosts, virtual machines exist but run no guest.
 	Hosts Hosts
 }
 
-// Semantics are behaviors that clients must handle because they also occur in a healthy cloud. By default, none of them
-// occurs.
+// Semantics simulate delays and inconsistencies of a healthy cloud, such as outdated reads. The zero value simulates
+// none.
 type Semantics struct {
-	// ReadsMissNew is how long reads by ID do not find a new resource. ReadsShowDeleted is how long they still find a
-	// deleted one.
+	// ReadsMissNew is how long Get does not find a new resource. ReadsShowDeleted is how long Get still finds a deleted
+	// resource.
 	ReadsMissNew, ReadsShowDeleted time.Duration
-	// TagsLate is how long a new resource is returned without tags.
+	// TagsLate is the age up to which responses contain a new resource without its tags.
 	TagsLate time.Duration
-	// StateReverts is the age at which a virtual machine is again reported as being created. The wrong report lasts
-	// equally long.
+	// StateReverts is the age at which the provisioning state of a virtual machine returns to "Creating". At twice this
+	// age, the state is "Succeeded" again.
 	StateReverts time.Duration
-	// StateFlickers reports a running virtual machine as being created in every second read or list.
+	// StateFlickers makes every second read or list report the state "Creating" for a running virtual machine.
 	StateFlickers bool
 	// ListsMissPage omits the first page of every second list. ListsRepeat returns the first entry three times.
-	// ListsReverse reverses all lists, and ListsTurn every second list. ListsUpper returns the resource groups in IDs
-	// in upper case.
+	// ListsReverse reverses all lists, and ListsTurn reverses every second list. ListsUpper makes lists return IDs
+	// whose resource group is in upper case.
 	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
-	// IDsUpper returns resource groups and names in IDs in upper case, in all reads and lists.
+	// IDsUpper makes all reads and lists return IDs whose resource group and name are in upper case.
 	IDsUpper bool
 	// ListPadding is the number of bytes added to each page.
 	ListPadding int
 	// QuotaLag is how long the cores of a deleted machine still count against the quota.
 	QuotaLag time.Duration
-	// TokenLife is the age at which access tokens are refused. Default: the lifetime that clients were told.
+	// TokenLife is the age at which access tokens are refused. Default: the lifetime in the response with the token.
 	TokenLife time.Duration
-	// ClockSkew is how far Azure's clock is ahead of the local clock. If it is set, Retry-After is a date.
+	// ClockSkew is how far Azure's clock is ahead of the local clock. If ClockSkew is set, the header Retry-After
+	// contains a date instead of seconds.
 	ClockSkew time.Duration
 }
 

@@ -28,8 +28,8 @@ const (
 	networkPath      = "/providers/microsoft.network"
 )
 
-// routes returns all operations. A * in a path matches one segment, which becomes one of Names unless it is the
-// subscription or resource group.
+// routes returns all operations. A * in a path matches one segment: the subscription, the resource group, or an entry
+// of Call.Names.
 func routes() []route {
 	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
 	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"

@@ -20,7 +20,8 @@ func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.Cloc
 // timestamp returns the time of Azure's clock in JSON format.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// read returns a resource as a read by ID currently shows it, or nil.
+// read returns the resource that Get currently finds, or nil. See Semantics.ReadsMissNew and
+// Semantics.ReadsShowDeleted.
 func (a *Azure) read(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
@@ -38,7 +39,7 @@ func (a *Azure) read(id string) *resource {
 	return r
 }
 
-// view returns a resource as reads and lists contain it.
+// view returns a resource in the JSON format of a response, changed according to Semantics.
 func (a *Azure) view(r *resource) object {
 	out := r.show()
 	if late := a.options.Semantics.TagsLate; late > 0 && time.Since(r.created) < late {
@@ -65,7 +66,7 @@ func upperCaseID(r object, segments ...int) {
 	r["id"] = strings.Join(parts, "/")
 }
 
-// goesBack reports whether reads show a virtual machine as being created again.
+// goesBack reports whether reads show the state "Creating" although the virtual machine is running.
 func (a *Azure) goesBack(r *resource) bool {
 	back, age := a.options.Semantics.StateReverts, time.Since(r.created)
 	if a.options.Semantics.StateFlickers && r.kind == kindVM && r.state() == "Succeeded" && a.reads%2 == 0 {
@@ -114,7 +115,8 @@ func (a *Azure) retryAfter(header http.Header, seconds int) {
 	}
 }
 
-// releaseCores keeps counting the cores of a deleted machine until QuotaLag has passed.
+// releaseCores records the cores of a deleted machine, which count against the quota until Semantics.QuotaLag has
+// passed.
 func (a *Azure) releaseCores(vm *resource) {
 	if a.options.Semantics.QuotaLag > 0 {
 		a.released = append(a.released, releasedCores{

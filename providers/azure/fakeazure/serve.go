@@ -81,7 +81,7 @@ func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 
 // State is the state that the admin API returns.
 type State struct {
-	// Resources is the result of Azure.Resources.
+	// Resources lists the existing resources: see Azure.Resources.
 	Resources []string `json:"resources"`
 	// Created is the number of virtual machines ever created.
 	Created int `json:"made"`

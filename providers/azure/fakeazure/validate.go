@@ -15,8 +15,8 @@ import (
 
 // schema contains the rules of the published API for a request body. https://github.com/Azure/azure-rest-api-specs
 type schema struct {
-	// model decodes a body into the SDK's type and encodes it again. The API does not know members that are missing in
-	// the result.
+	// model decodes a body into the SDK's type and encodes it again. Members that are missing after this round trip do
+	// not exist in the API.
 	model    func(raw []byte) ([]byte, error)
 	required []string
 	// readOnly lists the members that are ignored in requests.

@@ -24,8 +24,8 @@ type machine struct {
 // maxCustomData is the size limit before the encoding. https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxCustomData = 65535
 
-// putVM creates a virtual machine. Of an existing machine, only tags can change. All other changes are refused, even
-// some that Azure allows. https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// putVM creates a virtual machine. If the machine exists, putVM changes only its tags. It refuses all other changes,
+// even some that Azure allows. https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
 	r, id := c.resourceAt(kindVM, c.Names[0])
@@ -72,7 +72,7 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias for functions with a variable named failure.
+// failed is another name of the type failure, for functions in which a variable is named failure.
 type failed = failure
 
 // checkVM checks the properties of a new virtual machine and its references.
@@ -293,8 +293,8 @@ func notChanged(path string) *failure {
 	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
 }
 
-// changeDeleteOptions copies the delete options from wanted, in the request, to has, a part of the virtual machine.
-// Other properties of attached disks and interfaces cannot change. A list must contain all entries.
+// changeDeleteOptions copies delete options from the request (wanted) to the virtual machine (has). Other properties of
+// attached disks and interfaces cannot change. A list in the request must contain all entries.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func changeDeleteOptions(has, wanted any, path string) *failure {
 	switch wanted := wanted.(type) {
@@ -350,7 +350,7 @@ func (c *call) deleteVM() Answer {
 	}).response(http.StatusAccepted, nil)
 }
 
-// busy refuses requests that are not possible during another operation.
+// busy returns the refusal of a request that is not possible during another operation, or nil.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // (OperationNotAllowed, Conflict)
 func (r *resource) busy() *failure {

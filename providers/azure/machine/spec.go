@@ -90,7 +90,8 @@ type Image struct {
 	// SharedGalleryImageID is an image of a shared gallery, in the format
 	// "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
 	SharedGalleryImageID string `json:"sharedGalleryImageID,omitempty"`
-	// Plan is the purchase plan of the image. It is required if the image has a plan, even for an image in a gallery.
+	// Plan is the purchase plan of the image. Set Plan if the publisher of the image requires a plan, even if the image
+	// is in a gallery.
 	Plan *Plan `json:"plan,omitempty"`
 }
 
@@ -139,8 +140,8 @@ type OSDisk struct {
 
 // Ephemeral specifies where the host stores an ephemeral disk.
 type Ephemeral struct {
-	// Placement is the place of an ephemeral disk on the host: CacheDisk, ResourceDisk or NvmeDisk. By default, Azure
-	// chooses a place that suits the VM size.
+	// Placement is where the host stores the ephemeral disk: CacheDisk, ResourceDisk or NvmeDisk. By default, Azure
+	// chooses a placement that suits the VM size.
 	Placement string `json:"placement,omitempty"`
 }
 

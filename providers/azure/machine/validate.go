@@ -42,7 +42,7 @@ func dataOnlyTypes() []string { return []string{"PremiumV2_LRS", "UltraSSD_LRS"}
 const (
 	maxOSDiskGiB   = 4095
 	maxDataDiskGiB = 65536
-	// MaxDataDisks is the maximum number of data disks of a machine. LUNs are below this number.
+	// MaxDataDisks is the maximum number of data disks of a machine. Every LUN must be less than MaxDataDisks.
 	MaxDataDisks       = 64
 	maxInterfaces      = 8
 	maxSpecTags        = 40 // Azure allows 50 tags for each resource.
@@ -126,8 +126,8 @@ func resourceID(field, id string, types ...string) error {
 		return provider.InvalidField(field, "%.64q is not %s", id, wanted)
 	}
 	if !slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, parsed.ResourceType.String()) }) {
-		return provider.InvalidField(field, "is the resource ID of a %.64s, must be of a %s", parsed.ResourceType.String(),
-			strings.Join(types, " or "))
+		return provider.InvalidField(field, "is the resource ID of a %.64s; it must be the resource ID of a %s",
+			parsed.ResourceType.String(), strings.Join(types, " or "))
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ const emulatedMiB = 2048
 
 // Libvirt is a stack.Backend with a hypervisor and the libvirt provider.
 type Libvirt struct {
-	// Running is an existing hypervisor, which continues to run after Stop. Default: Start starts a hypervisor.
+	// Running is an existing hypervisor, which continues to run after Stop. If Running is nil, Start starts a new
+	// hypervisor.
 	Running *libvirt.Hypervisor
 	// Output receives one line for each step of Start. If it is nil, the lines are discarded.
 	Output io.Writer

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// Version is the kubelet version of the example fleet. Newer is another version, which `go run ./hack/build
-// controlplane kubelet@v1.37.3` builds.
+// Version is the kubelet version of the example fleet. Newer is a later kubelet version for tests of updates. Build
+// this kubelet with `go run ./hack/build controlplane kubelet@v1.37.3`.
 const (
 	Version = "v1.37.2"
 	Newer   = "v1.37.3"
@@ -40,7 +40,7 @@ const PodNetwork = `{
 }
 `
 
-// kubelets is a server from which machines fetch kubelets.
+// kubelets is an HTTP server from which machines download the kubelet binary.
 type kubelets struct {
 	server  *http.Server
 	url     string

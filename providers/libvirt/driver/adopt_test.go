@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Credentials reach every domain of a hypervisor, but users who may create Machines must not be able to delete them.
+// The credentials reach every domain of a hypervisor. Users who may create Machines must not be able to delete
+// arbitrary domains by adopting them.
 //
 // Rule: libvirt-adopts-marked-only.
 func TestAdoptRequiresMarkedDomain(t *testing.T) {

@@ -46,9 +46,10 @@ type hypervisor struct {
 	expiry      *time.Timer
 }
 
-// withHypervisor calls do with a connection. If ctx ends before do returns, the connection is closed.
+// withHypervisor calls use with a connection to the hypervisor. If ctx ends before use returns, the connection is
+// closed.
 func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Credentials, scope string,
-	do func(h *hypervisor) error) error {
+	use func(h *hypervisor) error) error {
 	e, err := d.options.parse(credentials)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Creden
 	h.activePools = map[string]libvirt.StoragePool{}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
 	if err = h.checkScope(scope); err == nil {
-		err = do(h)
+		err = use(h)
 	}
 	// After the connection was lost during a call, the library's state is not reliable.
 	if stop() && h.IsConnected() && !h.broken.Load() && provider.CodeOf(err) != provider.Unavailable {
@@ -102,7 +103,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	}
 }
 
-// put makes a connection available to later calls.
+// put stores an idle connection for later calls. It closes the connection if enough connections are idle.
 func (c *connections) put(h *hypervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

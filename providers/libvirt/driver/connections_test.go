@@ -49,8 +49,8 @@ func xdrString(text string) []byte {
 // answerCalls acts as a libvirtd that answers each call with a fixed response.
 func answerCalls(capabilities string) func(net.Conn) { return answerCallsWith(capabilities, nil) }
 
-// answerCallsWith also responds to the procedures in more.
-func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn) {
+// answerCallsWith answers the same procedures as answerCalls, and in addition those with an answer in extraAnswers.
+func answerCallsWith(capabilities string, extraAnswers map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)
 		for {
@@ -63,7 +63,7 @@ func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn)
 			const authList, open, capabilitiesCall = 66, 1, 7
 			status, payload := uint32(0), []byte(nil)
 			procedure := binary.BigEndian.Uint32(header[12:])
-			switch answer, known := more[procedure]; procedure {
+			switch answer, known := extraAnswers[procedure]; procedure {
 			case authList:
 				payload = []byte{0, 0, 0, 1, 0, 0, 0, 0}
 			case open:
@@ -182,7 +182,8 @@ func TestUnusableHypervisorHasCode(t *testing.T) {
 	})
 }
 
-// A user who can write Secrets enters an address on the provider's own host.
+// A user who can write Secrets sets the URI of the hypervisor to an address on the provider's own host. The provider
+// must not connect to this address.
 //
 // Rule: endpoints-by-flag.
 func TestAttackSecretNamesHostOnLoopback(t *testing.T) {

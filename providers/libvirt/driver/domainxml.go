@@ -168,7 +168,8 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 	}
 	if spec.Architecture == machine.ArchitectureAMD64 {
 		d.Features.APIC = &struct{}{}
-		// virt-install uses the same timers for Linux. With them, a guest loses fewer ticks on a busy hypervisor.
+		// virt-install uses the same timers for Linux. With these timers, the clock of a guest loses fewer ticks on a
+		// busy hypervisor.
 		d.Clock.Timers = []timerXML{{"rtc", "catchup", ""}, {"pit", "delay", ""}, {"hpet", "", "no"}}
 	}
 	if spec.Firmware == machine.FirmwareUEFI {

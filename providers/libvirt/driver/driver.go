@@ -35,7 +35,8 @@ type Options struct {
 	Endpoints endpoints.Rules
 	// Dial connects to a hypervisor. Default: a dialer that obeys Endpoints.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Wrap wraps every connection. With TLS, it sees the unencrypted data. Default: no wrapper.
+	// Wrap wraps every connection. If the connection uses TLS, the wrapper gets the unencrypted data. Default: no
+	// wrapper.
 	Wrap func(net.Conn) net.Conn
 }
 
@@ -43,8 +44,8 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// creating contains the UUIDs of the domains that running calls of Create are creating. Two parallel calls for the
-	// same domain would both write to its seed.
+	// creating contains the UUIDs of domains with a call of Create in progress. Two parallel calls for the same domain
+	// would both write to the volume with its user data.
 	creating sync.Map
 }
 

@@ -36,8 +36,9 @@ func messageContains(err error, words ...string) bool {
 	return false
 }
 
-// answerText returns libvirt's message for a failed deletion, to follow the name of the object, or an empty string. A
-// deletion sends only a name, so the message contains no secrets.
+// answerText returns ": " and libvirt's message for a failed deletion, or an empty string. The caller appends the
+// result to the name of the object. The message contains no secrets, because the request for a deletion contains only a
+// name.
 func answerText(err error) string {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {
@@ -127,7 +128,7 @@ func classify(err error) (provider.Code, string) {
 	case libvirt.ErrOperationTimeout, libvirt.ErrResourceBusy, libvirt.ErrOperationAborted:
 		return provider.Aborted, withNumber("another operation is using the object")
 	case libvirt.ErrOperationInvalid:
-		return provider.Aborted, withNumber("the state of the object does not allow the call now")
+		return provider.Aborted, withNumber("the call is not possible in the current state of the object")
 	case libvirt.ErrRPC, libvirt.ErrNoConnect, libvirt.ErrInvalidConn:
 		return provider.Unavailable, withNumber("libvirtd cannot serve the call")
 	}

@@ -74,7 +74,7 @@ func TestLibvirtErrorsHaveCodes(t *testing.T) {
 	}
 }
 
-// Only a guest that cannot leave its state without help counts as stopped.
+// A domain is reported as stopped only if it stays in its state until a client starts or resumes it.
 func TestDomainStatesAreConverted(t *testing.T) {
 	for _, c := range []struct {
 		state  libvirt.DomainState

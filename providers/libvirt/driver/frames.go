@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The libvirt library does not check the length field of a message. It allocates a buffer of this length before it
-// reads, and too small a length crashes the process. libvirt's own limit is 32 MiB.
+// The libvirt library does not check the length field of a message. It allocates a buffer of the claimed length before
+// it reads the message. A length that is too small crashes the process. libvirt's own limit is 32 MiB.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/rpc/virnetprotocol.x: VIR_NET_MESSAGE_MAX
 const (
 	minFrame = 28
@@ -20,7 +20,7 @@ var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malfo
 // checkedConn fails if an answer has an impossible length.
 type checkedConn struct {
 	net.Conn
-	// broken is set after a message with an impossible length.
+	// broken becomes true after a message with an impossible length.
 	broken *atomic.Bool
 
 	length     [4]byte

@@ -10,10 +10,10 @@ import (
 	"testing/iotest"
 )
 
-// answer returns a message of the given size whose length field contains claimed.
-func answer(claimed uint32, bytes int) []byte {
+// answer returns a message of the given size. The length field of the message contains claimedLength.
+func answer(claimedLength uint32, bytes int) []byte {
 	out := make([]byte, bytes)
-	binary.BigEndian.PutUint32(out, claimed)
+	binary.BigEndian.PutUint32(out, claimedLength)
 	return out
 }
 

@@ -64,8 +64,8 @@ type metadata struct {
 	// VCPUs and MemoryMiB are the sizes of the domain. A change takes effect at the next start.
 	VCPUs     int32 `xml:"vcpus,attr,omitempty"`
 	MemoryMiB int64 `xml:"memoryMiB,attr,omitempty"`
-	// Stopping is when the driver began to stop the domain for a resize, in RFC 3339. After the stop, it is
-	// startPending. Otherwise, it is empty.
+	// Stopping is the time when the driver began to stop the domain for a resize, in RFC 3339. When the domain has
+	// stopped, the value is startPending. Without a resize, the value is empty.
 	Stopping string `xml:"stopping,attr,omitempty"`
 	// Version is the kubelet version of the user data.
 	Version string `xml:"version,attr,omitempty"`

@@ -153,9 +153,9 @@ func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.
 	return nil
 }
 
-// macAddressesOf returns the hardware addresses in the domain's definition. They filter the interfaces that the guest
-// agent reports: it also reports those that the guest created, such as a pod bridge. Without the agent, the result is
-// nil.
+// macAddressesOf returns the hardware addresses in the domain's definition. The guest agent also reports interfaces
+// that the guest created, such as a pod bridge. The caller ignores interfaces with other hardware addresses. Without
+// the agent, the result is nil.
 func (h *hypervisor) macAddressesOf(ctx context.Context, d *domain) (map[string]bool, error) {
 	if d.metadata.Addresses != machine.AddressSourceAgent {
 		return nil, nil

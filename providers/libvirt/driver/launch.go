@@ -84,8 +84,8 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	return in, ambiguousError(err)
 }
 
-// existingDomains returns the owner's domains. In the first attempt, only a domain with the Machine's name can belong
-// to the Machine. So only its metadata are read, because each read costs a call.
+// existingDomains returns the owner's domains. In the first attempt, a domain of the Machine must have the Machine's
+// name. So existingDomains reads only the metadata of domains with this name, because each read costs a call.
 func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
 		return l.domainsOf(ctx, l.own)
@@ -271,8 +271,8 @@ func (l *launch) findKernel(ctx context.Context, p *parts) error {
 	return err
 }
 
-// startError translates a failure to start a domain. Only the volumes exist then, and the next call of Create uses
-// them.
+// startError converts an error of the call that creates and starts a domain. After this error, the volumes exist
+// without a domain. The next call of Create uses these volumes.
 func (l *launch) startError(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
@@ -281,7 +281,7 @@ func (l *launch) startError(ctx context.Context, err error) error {
 		return withField(provider.Errorf(provider.FailedPrecondition,
 			"%s: a network or bridge does not exist or is not active", attempted), "networks")
 	case codeOf(err) == libvirt.ErrOperationInvalid, messageContains(err, "already exists"):
-		return provider.Errorf(provider.Aborted, "%s: a domain with this name or UUID exists by now", attempted)
+		return provider.Errorf(provider.Aborted, "%s: a domain with this name or UUID exists already", attempted)
 	}
 	return translate(ctx, err, attempted)
 }
@@ -298,8 +298,8 @@ func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
 	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// ambiguousError converts an error that occurred after the creation of the domain. Its code never implies that nothing
-// was created.
+// ambiguousError converts an error that occurred after the creation of the domain. The code of the result always allows
+// that an instance was created.
 func ambiguousError(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err

@@ -101,7 +101,7 @@ func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, na
 }
 
 // ensureVolume creates a volume, or returns that of an earlier call of the same attempt. A volume that differs is
-// replaced. No domain uses it, because the attempt has no domain yet.
+// replaced. No domain uses the replaced volume, because the attempt has not created a domain yet.
 func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool, want volumeXML,
 	field string) (libvirt.StorageVol, error) {
 	attempted := "create a volume"

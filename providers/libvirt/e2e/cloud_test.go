@@ -120,8 +120,8 @@ func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string,
 	return map[string]string{"domain/metadata": text}, nil
 }
 
-// createDomain creates a domain without disks and the driver. It returns the provider ID and a function that deletes
-// the domain.
+// createDomain creates a domain without disks. It does not use the driver. It returns the provider ID and a function
+// that deletes the domain.
 func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]string) (string,
 	func(context.Context) error,
 	error) {

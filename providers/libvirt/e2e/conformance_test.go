@@ -32,13 +32,15 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The suite runs against real libvirtd and QEMU. A proxy simulates faults that these cannot produce within seconds.
+// The suite runs against real libvirtd and QEMU. A proxy simulates the faults that libvirtd and QEMU cannot produce
+// within seconds.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
 	runConformance(t, &cloud{h: h, dir: t.TempDir()}, h.TLSURI())
 }
 
-// libvirt simulates this hypervisor in the memory of libvirtd. It does not support uploads, so a proxy answers them.
+// libvirt simulates this hypervisor in the memory of libvirtd. The simulated hypervisor does not support uploads of
+// volumes, so a proxy answers these calls.
 func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir(), uri: h.SimulatedURI(), faults: faulty.Faults{DropUploads: true}}

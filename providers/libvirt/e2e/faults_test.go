@@ -104,7 +104,8 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 			if err := m.h.Launch(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// After an unfinished file, Create succeeds only at the next call.
+			// If libvirtd was killed while it wrote a volume, the first call of Create may fail, and the next call
+			// succeeds.
 			m.eventually("Create succeeds", func() error {
 				in, err := m.driver.Create(t.Context(), m.request())
 				m.in = in
@@ -118,7 +119,8 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 	}
 }
 
-// A paused libvirtd accepts connections but does not answer calls. Calls must end with their context.
+// A paused libvirtd accepts connections but does not answer calls. Calls of the driver must return when their context
+// ends.
 func TestCallsEndWhileLibvirtdHangs(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()
@@ -173,7 +175,7 @@ func TestFullPoolIsResourceExhausted(t *testing.T) {
 		}
 	}
 	m.checkCreateFails(provider.ResourceExhausted, "")
-	// The small pool must not contain a volume of the failed Create, either.
+	// After the deletion, the small pool must not contain a volume of the failed Create.
 	m.deleteAndCheck()
 	if volumes := m.virsh("vol-list", libvirt.SmallPool); strings.Contains(volumes, "machinist_") {
 		t.Errorf("the full pool still contains volumes of the machine: %s", volumes)
@@ -228,7 +230,7 @@ func TestMissingObjectsAreReportedWithField(t *testing.T) {
 // libvirt does not know yet about an image that an administrator has copied to the directory of the pool.
 func TestNewImageFileIsFound(t *testing.T) {
 	h := hypervisor(t)
-	if err := os.WriteFile(filepath.Join(h.PoolPath(), "new"), halting, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.PoolPath(), "new"), bootSector, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	newTestMachine(t, "volume.base", "new").create()

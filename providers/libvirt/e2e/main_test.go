@@ -52,8 +52,8 @@ func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	return shared.hypervisor
 }
 
-// halting is a boot sector that stops the processor (cli, hlt, jmp). The guest runs without using processor time.
-var halting = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
+// bootSector contains code that stops the processor (cli, hlt, jmp). The guest runs without using processor time.
+var bootSector = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
 
 // start starts a hypervisor with an image in its pool.
 func start(ctx context.Context, dir string) (*libvirt.Hypervisor, error) {
@@ -62,7 +62,7 @@ func start(ctx context.Context, dir string) (*libvirt.Hypervisor, error) {
 		return nil, err
 	}
 	image := filepath.Join(dir, "image")
-	if err := os.WriteFile(image, append(halting, make([]byte, 1<<20-len(halting))...), 0o600); err != nil {
+	if err := os.WriteFile(image, append(bootSector, make([]byte, 1<<20-len(bootSector))...), 0o600); err != nil {
 		return nil, errors.Join(err, h.Stop())
 	}
 	if err := h.Import(ctx, sample.Base, image); err != nil {

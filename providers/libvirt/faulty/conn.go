@@ -13,15 +13,16 @@ import (
 type Rule struct {
 	// Skip is the number of matching calls to forward first.
 	Skip int
-	// Only selects the procedures that the rule affects. Default: all.
+	// Only reports whether the rule affects a procedure. Default: the rule affects all procedures.
 	Only func(procedure uint32) bool
-	// Cut closes the connection instead of forwarding the call.
+	// Cut is true if the proxy closes the connection instead of forwarding the call.
 	Cut bool
-	// Lose forwards the call and closes the connection instead of forwarding the answer.
+	// Lose is true if the proxy forwards the call, but closes the connection instead of forwarding the answer.
 	Lose bool
-	// Hang neither forwards nor answers the call.
+	// Hang is true if the proxy neither forwards nor answers the call.
 	Hang bool
-	// Refuse answers the call with an error. With Late, the call is still forwarded to libvirtd after this time.
+	// Refuse is the error with which the proxy answers the call. If Late is set, the proxy still forwards the call to
+	// libvirtd after this delay.
 	Refuse *Refusal
 	Late   time.Duration
 	// Answer replaces the content of libvirtd's successful answer. It is encoded as in libvirt's protocol.
@@ -105,11 +106,11 @@ type conn struct {
 	unsent  frame // the beginning of an incomplete message of the driver
 
 	mu sync.Mutex
-	// These maps are indexed by the serial number of a call.
-	//   - unanswered: the driver does not get the answer.
-	//   - lost: the answer is lost.
-	//   - dropped: the call is an upload that libvirtd does not get.
-	//   - padded: the number of bytes to add to the answer.
+	// The keys of these maps are serial numbers of calls.
+	//   - unanswered contains calls whose answers are not forwarded to the driver.
+	//   - lost contains calls after whose answers the connection is closed.
+	//   - dropped contains uploads that are not forwarded to libvirtd.
+	//   - padded contains the number of bytes to add to the answer.
 	unanswered, lost, dropped map[uint32]bool
 	padded                    map[uint32]int
 	pending                   int // number of delayed calls, which keep the connection open
@@ -202,7 +203,7 @@ func (c *conn) send(f frame) error {
 	return err
 }
 
-// call forwards a call of the driver. With DropUploads, it answers uploads itself.
+// call forwards a call of the driver to libvirtd. If DropUploads is set, the proxy answers uploads itself.
 func (c *conn) call(f frame) error {
 	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
 		return c.forward(f)

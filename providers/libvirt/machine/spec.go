@@ -40,14 +40,16 @@ type Spec struct {
 	Kernel *Kernel `json:"kernel,omitempty"`
 	// Volume is the volume that the domain boots from. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are up to 16 empty volumes. They are attached in this order and deleted with the machine.
+	// Disks are additional disks, which are empty at first. At most 16 are allowed. They are attached in this order and
+	// deleted with the machine.
 	Disks []Disk `json:"disks,omitempty"`
 	// Networks are the network interfaces of the domain, 1 to 8. The first one is the primary interface. For each
 	// interface, set exactly one of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
 	// AddressSource is the source of the machine's addresses. With lease, the provider reads the DHCP leases of
-	// libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. The flag
-	// --approve-guest-addresses limits serving certificates for addresses from the agent. Default: lease.
+	// libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. If the agent reports an
+	// address outside the networks in the flag --approve-guest-addresses, no serving certificate contains this address.
+	// Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool for the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
@@ -67,13 +69,13 @@ type Spec struct {
 
 // CPU is the processor model of a guest.
 type CPU struct {
-	// Mode is host-passthrough, host-model, maximum or custom. If cpu is set, the default is custom.
+	// Mode is host-passthrough, host-model, maximum or custom. Default: custom.
 	Mode string `json:"mode,omitempty"`
 	// Model is the name of a processor model, such as "EPYC". It is allowed only with the mode custom.
 	Model string `json:"model,omitempty"`
 }
 
-// Kernel is a kernel that is stored in volumes.
+// Kernel boots the guest from a kernel in a volume, instead of from the disk.
 type Kernel struct {
 	// Pool is the storage pool with the kernel. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
@@ -116,8 +118,8 @@ type Network struct {
 	Network string `json:"network,omitempty"`
 	// Bridge is the name of a network bridge on the hypervisor.
 	Bridge string `json:"bridge,omitempty"`
-	// User selects QEMU's user network. The guest can connect to other hosts, but other hosts cannot connect to the
-	// guest. Use this network only for trials.
+	// User connects the interface to QEMU's user network. The guest can connect to other hosts, but other hosts cannot
+	// connect to the guest. Use this network only for trials.
 	User bool `json:"user,omitempty"`
 	// Model is the model of the network interface: virtio, e1000, e1000e or rtl8139. Default: virtio.
 	Model string `json:"model,omitempty"`

@@ -71,7 +71,8 @@ func image(files []file) []byte {
 	return disk
 }
 
-// rootRecords returns the root directory's records for itself and its parent. It is its own parent.
+// rootRecords returns the root directory's records for itself and its parent. In ISO 9660, the root directory is also
+// its own parent.
 func rootRecords(root int, names ...string) (records []byte) {
 	const isDirectory = 2
 	for _, name := range names {
@@ -103,8 +104,8 @@ func padded(text []byte, length int, filler string) []byte {
 	return out[:length]
 }
 
-// shortName returns a primary name: up to eight upper-case letters, digits and underscores, and a dot. The first eight
-// characters of the files differ.
+// shortName returns a primary name: up to eight upper-case letters, digits and underscores, and a dot. The primary
+// names are unique, because the names of the files differ in the first eight characters.
 func shortName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -115,7 +116,8 @@ func shortName(name string) string {
 	return name[:min(len(name), 8)] + "."
 }
 
-// noDate is an unspecified date in the long form. Seeds with the same data must be identical.
+// noDate means that no date is specified. Two images with the same data must be identical, so they must not contain the
+// current time.
 var noDate = append([]byte("0000000000000000"), 0)
 
 // descriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5).

@@ -41,7 +41,7 @@ type vm struct {
 	backend *backend.Libvirt
 }
 
-// start logs the serial consoles of the guests if the test fails.
+// start starts a fleet of virtual machines. If the test fails, the ends of the serial consoles are logged.
 func start(t *testing.T, o stack.Options) *vm {
 	t.Helper()
 	v := &vm{backend: &backend.Libvirt{Output: t.Output()}}
@@ -56,7 +56,8 @@ func start(t *testing.T, o stack.Options) *vm {
 	return v
 }
 
-// requireNewerKubelet fails at once if the newer kubelet was not built. Otherwise, the machines would wait for it.
+// requireNewerKubelet fails at once if the newer kubelet was not built. Without this check, the machines would wait for
+// the download of the kubelet until the test times out.
 func (v *vm) requireNewerKubelet() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
@@ -64,7 +65,7 @@ func (v *vm) requireNewerKubelet() {
 	}
 }
 
-// kubectl runs kubectl as an administrator of the target cluster.
+// kubectl uses the credentials of an administrator of the target cluster.
 func (v *vm) kubectl(args ...string) string {
 	v.Helper()
 	out, err := v.command(v.Context(), args...).CombinedOutput()

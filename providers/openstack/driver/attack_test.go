@@ -71,14 +71,14 @@ func TestAttackCatalogNamesMetadataService(t *testing.T) {
 	}
 }
 
-// listFlavors makes the driver list all flavors. Each page contains the link that next returns.
-func listFlavors(t *testing.T, s *fakeAPI, next func(s *fakeAPI) string) error {
+// listFlavors makes the driver list all flavors. The function nextLink returns the link in each page.
+func listFlavors(t *testing.T, s *fakeAPI, nextLink func(s *fakeAPI) string) error {
 	t.Helper()
-	s.other = func(w http.ResponseWriter, _ *http.Request) {
+	s.fallback = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		writeJSON(w, map[string]any{
 			"flavors":       []any{map[string]any{"id": "1", "name": "tiny", "swap": 0, "vcpus": 1, "ram": 1, "disk": 1}},
-			"flavors_links": []any{map[string]any{"rel": "next", "href": next(s)}},
+			"flavors_links": []any{map[string]any{"rel": "next", "href": nextLink(s)}},
 		})
 	}
 	d, credentials := s.driver(t)
@@ -114,7 +114,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 			t.Errorf("%s: got %v, want Internal", u, err)
 		}
 	}
-	// With links to the host of the service, the driver reads the list to its end.
+	// If the links point to the host of the service, the driver reads all pages.
 	own := func(s *fakeAPI) string {
 		if strings.Count(fmt.Sprint(s.calls), "/flavors/detail") == 3 {
 			return ""
@@ -146,7 +146,7 @@ func TestAttackServiceRedirects(t *testing.T) {
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen = true }))
 	t.Cleanup(thief.Close)
 	s := newFakeAPI(t)
-	s.other = http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect).ServeHTTP
+	s.fallback = http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect).ServeHTTP
 	d, credentials := s.driver(t)
 	_, err := d.Capacity(t.Context(), provider.CapacityRequest{Class: provider.Class{Spec: sample.Spec("region", nil),
 		Credentials: credentials}})

@@ -55,7 +55,8 @@ type clients struct {
 	// region is empty if neither the specification nor the credentials name one.
 	region   string
 	regional bool
-	// defaultRegion is the region in the credentials, and project is the ID of their project. Unknown values are empty.
+	// defaultRegion is the region in the credentials. project is the ID of the project in the credentials. Unknown
+	// values are empty.
 	defaultRegion, project string
 
 	compute *gophercloud.ServiceClient

@@ -240,7 +240,7 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 				o.Scope.DomainName = cmp.Or(a.ProjectDomainName, o.DomainName)
 			}
 			if o.Scope.ProjectName == "" || o.Scope.DomainID == "" && o.Scope.DomainName == "" {
-				return o, malformed("%s lacks the project, or the project's domain", where)
+				return o, malformed("%s lacks the project name or the domain of the project", where)
 			}
 		}
 	default:
@@ -249,7 +249,6 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	return o, nil
 }
 
-// allowAddress is a part of error messages.
 const allowAddress = "to allow connections to it, set --openstack-allow-address"
 
 // checkURL returns an error if the text is not a service URL, or if the rules do not allow its host.

@@ -43,8 +43,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// creating contains the names of the servers that running calls of Create are creating. Two parallel calls for the
-	// same server could create two servers.
+	// creating contains the names of servers with a call of Create in progress. Two parallel calls for the same server
+	// could create two servers.
 	creating sync.Map
 }
 

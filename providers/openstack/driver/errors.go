@@ -21,8 +21,8 @@ type answer struct {
 	status int
 	// kind is Neutron's name of the error, such as OverQuota. Other services have no names.
 	kind string
-	// message is the text of the error. The driver searches it for words, because the services have no error codes. It
-	// is shown only for deletions, because other messages may repeat secrets from the request.
+	// message is the text of the error. The driver recognizes errors by words in this text, because the services have
+	// no error codes. It is shown only for deletions, because other messages may repeat secrets from the request.
 	message string
 	header  http.Header
 }
@@ -135,7 +135,7 @@ func (a answer) classify() (provider.Code, string) {
 	case a.status == http.StatusConflict:
 		return provider.Aborted, "the call conflicts with another operation or with the state of the resource" + a.kindSuffix()
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
-		return provider.Unavailable, "OpenStack does not serve at the moment"
+		return provider.Unavailable, "OpenStack is temporarily unavailable"
 	case a.status >= 400:
 		// InvalidArgument would be wrong, because the cause may be in OpenStack instead of the specification.
 		return provider.FailedPrecondition, "OpenStack refuses the request" + a.kindSuffix()
@@ -169,7 +169,8 @@ func isAbsent(err error) bool {
 	return ok && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 }
 
-// isConflict reports whether OpenStack answered that a resource is in use or in another state.
+// isConflict reports whether OpenStack refused a call because the resource is in use, or because its state does not
+// allow the call.
 func isConflict(err error) bool {
 	a, ok := answerOf(err)
 	return ok && a.status == http.StatusConflict && !a.overQuota()

@@ -30,9 +30,9 @@ type fakeAPI struct {
 	anyRegion bool
 	// project is the ID of the token's project, or empty for none.
 	project string
-	// other handles all calls except those about servers. If it is nil, such calls fail.
-	other http.HandlerFunc
-	calls []string
+	// fallback handles all calls except those about servers. If fallback is nil, such calls fail.
+	fallback http.HandlerFunc
+	calls    []string
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -70,8 +70,8 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	if s.other != nil && !strings.HasPrefix(r.URL.Path, "/compute/one/servers/") {
-		s.other(w, r)
+	if s.fallback != nil && !strings.HasPrefix(r.URL.Path, "/compute/one/servers/") {
+		s.fallback(w, r)
 		return
 	}
 	path := r.URL.Path

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Get implements provider.Driver. By provider ID, it returns even a server of another owner, because an adoption needs
-// its metadata.
+// Get implements provider.Driver. If the request contains a provider ID, Get also returns a server of another owner. An
+// adoption reads the metadata of such a server.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
 	if err != nil {
@@ -94,7 +94,8 @@ func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) (
 	return found, nil
 }
 
-// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. Such a server may be new.
+// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. The metadata of a new
+// server may appear late.
 func (o owner) mayOwn(s *servers.Server) bool {
 	return naming.IsOf(s.Name, o.base()) && s.Metadata[provider.TagCluster] == "" &&
 		s.Metadata[provider.TagMachineUID] == ""

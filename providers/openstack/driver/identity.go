@@ -21,11 +21,11 @@ const (
 	metaSpec = "machinist-spec"
 	// metaVersion is the kubelet version of the user data.
 	metaVersion = "machinist-kubelet-version"
-	// metaNames and metaTags record the metadata names and the tags of the specification. Update removes those that
-	// left the specification.
+	// metaNames and metaTags record the metadata names and the tags of the specification. When a name or a tag is
+	// removed from the specification, Update removes it from the server.
 	metaNames = "machinist-metadata-names"
 	metaTags  = "machinist-tags"
-	// metaServer is the name of the server of a volume.
+	// metaServer is an entry of a volume: the name of the server that the volume was created for.
 	metaServer = "machinist-server"
 	// metaAdoptable allows the adoption of a server if it is "true".
 	metaAdoptable = "machinist-adoptable"

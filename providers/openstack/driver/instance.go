@@ -40,8 +40,8 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	return in, nil
 }
 
-// nodeName returns the name under which the kubelet of a server registers. If the metadata service changes more than
-// the case of the name, the result is empty.
+// nodeName returns the name under which the kubelet of a server registers. The metadata service changes the case of the
+// server's name. If the name contains a character that the metadata service also changes, the result is empty.
 func nodeName(server string) string {
 	name := strings.ToLower(server)
 	if strings.ContainsFunc(name, func(r rune) bool {

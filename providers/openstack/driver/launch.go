@@ -126,7 +126,8 @@ func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Se
 		}
 		s, err := c.get(ctx, listed[i].ID)
 		if provider.IsNotFound(err) {
-			// Either the list still contains a deleted server, or a read by ID does not return a new server yet.
+			// There are two possible causes: the list still contains a deleted server, or a read by ID does not return
+			// a new server yet. Assume a new server only if its age and state allow this.
 			if time.Since(listed[i].Created).Abs() > maxMetadataDelay || !r.own.owns(listed[i].Metadata) ||
 				listed[i].Status != "BUILD" && listed[i].Status != "ACTIVE" {
 				continue
@@ -177,7 +178,8 @@ func (c *clients) createAll(ctx context.Context, r *serverRequest) (*servers.Ser
 	return s, err
 }
 
-// partsDeleted reports whether a port or a volume no longer exists. Either the machine was deleted, or leftovers were.
+// partsDeleted reports whether a port or a volume no longer exists. A missing port or volume means that another call
+// deleted the machine or its leftovers.
 func (c *clients) partsDeleted(ctx context.Context, portIDs, volumeIDs []string) bool {
 	for _, id := range portIDs {
 		if _, err := ports.Get(ctx, c.network, id).Extract(); isAbsent(err) {
@@ -214,8 +216,8 @@ func (c *clients) resolve(ctx context.Context, r *serverRequest) error {
 const lookupTries = 4
 
 // createPorts never reuses the ports of an earlier call. The request for a server with these ports may still be in
-// transit, and must fail when it arrives. createPorts first waits some seconds for this server. If the server appears,
-// it is returned.
+// transit, and must fail when it arrives. createPorts first waits some seconds for this server. If this server appears,
+// createPorts returns it.
 func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
 		s, unused, err := c.earlierPorts(ctx, r)

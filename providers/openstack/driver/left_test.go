@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// newServiceClient returns a client of a service with empty lists. It answers every deletion with a status and a body.
+// newServiceClient starts a fake service and returns a client for it. The service returns empty lists, and answers
+// every deletion with the given status and body.
 func newServiceClient(t *testing.T, status int, body string) *gophercloud.ServiceClient {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -82,8 +82,8 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return service + " project " + cmp.Or(scope.DomainID, scope.DomainName) + "/" + scope.ProjectName, nil
 }
 
-// continueToken names the last entry of this page or, if the kind has no more pages, the next kind. At the end, it is
-// empty.
+// continueToken names the last entry of this page or, if the kind has no more pages, the next kind. After the last page
+// of the last kind, the token is empty.
 func continueToken(kind, last string, more bool) string {
 	switch {
 	case more && last != "":

@@ -58,7 +58,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err := c.updateTags(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
-	// Update the metadata last: they record the metadata and tags of the specification.
+	// Update the metadata last. They record the tags that the driver has set, so they must change only after the tags.
 	if err := c.updateMetadata(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
@@ -77,8 +77,8 @@ func replacementReason(s *servers.Server, spec machine.Spec, req provider.Update
 	return ""
 }
 
-// updateMetadata sets the metadata of the specification and removes those of an earlier specification. Other metadata
-// do not change.
+// updateMetadata sets the metadata of the specification. It removes metadata that only an earlier specification
+// contained. Other metadata do not change.
 func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	wanted := maps.Clone(spec.Metadata)
 	if wanted == nil {

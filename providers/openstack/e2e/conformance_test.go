@@ -151,7 +151,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return unavailable()
 		}
 	case conformance.QuotaFreesLate:
-		// The parts of a server are deleted some seconds after it.
+		// The ports and volumes of a server are deleted some seconds after the server.
 		r.QuotaFreesLate = f.For + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20

@@ -256,7 +256,7 @@ func (o *openStack) clusterID() string {
 }
 
 // The provider requests another token after Keystone revoked the old one. Machines report an invalid application
-// credential. They recover when the Secret is valid again.
+// credential. The Machines work again when the Secret contains a valid credential.
 func TestFleetRecoversFromRevokedTokensAndCredentials(t *testing.T) {
 	o := startFull(t)
 	if err := o.cloud.RevokeTokens(t.Context()); err != nil {

@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/backend"
 )
 
-// project accesses a project without the driver, like another user.
+// project is an OpenStack project that the test accesses without the driver, as another user would.
 type project struct{ *backend.Project }
 
 func open(t *testing.T, cloudsYAML, cloud string) project {
@@ -62,7 +62,7 @@ func (p project) flavor(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the flavor %s does not exist: %w", name, err)
 }
 
-// createServer creates a server like another user, and waits until it runs. It returns the provider ID and a function
+// createServer creates a server without the driver, and waits until it runs. It returns the provider ID and a function
 // that deletes the server.
 func (p project) createServer(ctx context.Context, name string, metadata map[string]string) (string,
 	func(context.Context) error, error) {
@@ -102,14 +102,14 @@ func (p project) remove(ctx context.Context, id string) error {
 	return p.await(ctx, "the server is gone", gone)
 }
 
-// await calls done for at most a minute, until it returns true.
-func (p project) await(ctx context.Context, what string, done func() (bool, error)) error {
+// await calls condition repeatedly until it returns true, for at most a minute.
+func (p project) await(ctx context.Context, what string, condition func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		ok, err := done()
+		ok, err := condition()
 		if ok {
 			return nil
 		}

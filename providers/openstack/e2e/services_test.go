@@ -15,8 +15,9 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// One service of each kind is killed while machines are created and deleted, and then started again. Every wanted
-// machine must run, earlier machines must stay, and nothing may leak.
+// One service of each kind is killed while machines are created and deleted, and then started again. Afterwards, the
+// fleet must have the wanted number of running machines, machines that ran before must still exist, and the cloud must
+// not contain orphaned resources.
 func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
@@ -119,8 +120,8 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Gone()
 }
 
-// A host that is down keeps its servers. A deleted server disappears only when its host runs again, and its machine
-// waits for this. The replacement is created on another host.
+// A host that is down keeps its servers. A deleted server disappears only when its host runs again. Until then, its
+// Machine stays in Deleting. The replacement is created on another host.
 func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 	o := startFull(t)
 	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.

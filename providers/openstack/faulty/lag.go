@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// resource is a server, port or volume in a call so far.
+// resource records what the transport knows about a server, port or volume from earlier calls.
 type resource struct {
 	created, deleted time.Time
-	// entry is the last state that was read.
+	// entry is the resource in the last answer that OpenStack returned.
 	entry map[string]any
 }
 
-// resource returns the state of a resource. The caller holds t.mu.
+// resource returns the record of an ID, and creates the record if it is missing. The caller holds t.mu.
 func (t *Transport) resource(id string) *resource {
 	if t.resources == nil {
 		t.resources = map[string]*resource{}
@@ -65,7 +65,6 @@ func (t *Transport) modifyResponse(r *http.Request, call Call, rules []*rule,
 	return response, nil
 }
 
-// spaces is an endless stream of spaces.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {

@@ -19,18 +19,18 @@ import (
 
 // Rule describes one kind of fault or lag.
 type Rule struct {
-	// Answer returns an answer instead of OpenStack's answer, or nil for calls that the rule does not affect.
+	// Answer returns the response that replaces OpenStack's response, or nil for calls that the rule does not affect.
 	Answer func(Call) *http.Response
 	// Skip is the number of calls that are forwarded before Answer takes effect.
 	Skip int
-	// Lose selects calls that are executed but get no answer.
+	// Lose reports whether OpenStack executes a call but its answer is lost.
 	Lose func(Call) bool
 	// Late is the delay after which a call with an Answer is still executed. Zero means never.
 	Late time.Duration
-	// Hang never answers a call.
+	// Hang is true if calls are not answered until their context ends.
 	Hang bool
-	// Pad is the number of bytes of white space before every answer. It is not at the end, because JSON decoders stop
-	// after the value.
+	// Pad is the number of bytes of white space before every answer. The white space is not after the answer, because
+	// JSON decoders stop after the value.
 	Pad int64
 
 	// LateReads and LateLists are the delays until reads by ID and lists show a change. LateMetadata is how long a new
@@ -46,11 +46,12 @@ type Rule struct {
 	NoFilters bool
 	// PartsInUse is how long ports and volumes cannot be deleted after the deletion of a server.
 	PartsInUse time.Duration
-	// QuotaFreesLate limits the servers to their current number. A deleted server still counts for the given time.
+	// QuotaFreesLate is the time for which a deleted server still counts against the quota. If it is set, the quota is
+	// the number of servers at the start of the rule.
 	QuotaFreesLate time.Duration
 }
 
-// Call identifies a call of the driver.
+// Call is an HTTP request of the driver.
 type Call struct {
 	Method string
 	// Path is the path of the URL.
@@ -59,7 +60,7 @@ type Call struct {
 
 var serverPath = regexp.MustCompile(`/servers/([0-9a-f-]{36})$`)
 
-// Writes reports whether the call changes something. A sign-in does not.
+// Writes reports whether the call changes something. For a sign-in, the result is false.
 func (c Call) Writes() bool {
 	return c.Method != http.MethodGet && !c.SignsIn()
 }
@@ -85,7 +86,8 @@ func (c Call) server() string {
 	return ""
 }
 
-// list returns the key of the list in the answer. It is empty for calls that do not list servers, volumes or ports.
+// list returns the JSON key under which the answer contains a list. For calls that do not list servers, volumes or
+// ports, the result is empty.
 func (c Call) list() string {
 	if c.Method != http.MethodGet {
 		return ""
@@ -218,7 +220,8 @@ func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	return response
 }
 
-// quota refuses a server if the quota is exhausted. A deleted server counts for the time in the rule.
+// quota returns a refusal if the call would create a server and the quota is exhausted. A deleted server counts against
+// the quota for QuotaFreesLate.
 func (t *Transport) quota(r *rule, call Call) *http.Response {
 	if !call.CreatesServer() {
 		return nil

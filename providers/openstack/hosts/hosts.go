@@ -35,7 +35,7 @@ type Options struct {
 	MetadataURL, MetadataSecret string
 }
 
-// poll is the interval for listing all servers, because Nova does not notify clients of changes.
+// poll is the interval between two lists of all servers. Nova does not notify clients of changes.
 const poll = 500 * time.Millisecond
 
 const maxAnswerBytes = 1 << 20

@@ -105,7 +105,8 @@ func TestDocumentedClassesAreAccepted(t *testing.T) {
 	}
 }
 
-// docs/openstack.md must show the rules of `machinist provider permissions openstack`, and the rules for single fields.
+// docs/openstack.md must show the access rules that `machinist provider permissions openstack` prints. It must also
+// show the additional access rules that some fields of the providerSpec require.
 func TestDocumentationListsAccessRules(t *testing.T) {
 	file, err := os.ReadFile("../permissions.yaml")
 	if err != nil {

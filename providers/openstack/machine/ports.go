@@ -162,7 +162,8 @@ func addressOrNetwork(field, text string) (netip.Prefix, error) {
 		return netip.Prefix{}, provider.InvalidField(field,
 			"%.64q is neither an address nor a network such as \"10.244.0.0/16\"", text)
 	}
-	// Either the address or the network may be meant, and Neutron stores the value unchanged.
+	// In a value such as 10.244.0.1/16, it is unclear whether the user means the address or the network. Neutron would
+	// store the value unchanged.
 	if prefix.Masked() != prefix {
 		return netip.Prefix{}, provider.InvalidField(field, "%s is not the first address of a network; use %s", text,
 			prefix.Masked())

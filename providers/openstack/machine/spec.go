@@ -34,7 +34,8 @@ type Spec struct {
 	// RootVolume is a boot volume that the provider creates from the image and deletes with the machine. By default,
 	// the server boots from the disk of the flavor.
 	RootVolume *RootVolume `json:"rootVolume,omitempty"`
-	// Volumes are up to 16 empty volumes. They are attached in this order and deleted with the machine.
+	// Volumes are additional disks, which are empty at first. At most 16 are allowed. They are attached in this order
+	// and deleted with the machine.
 	Volumes []Volume `json:"volumes,omitempty"`
 	// Ports are the network ports of the server, 1 to 8. The first one is the primary port. For each port, set either
 	// network or existing. Required.
@@ -47,8 +48,8 @@ type Spec struct {
 	// KeyPair is the name of an SSH key pair in Nova, for logging in to the server. It must belong to the OpenStack
 	// user of the credentials. Default: none.
 	KeyPair string `json:"keyPair,omitempty"`
-	// ConfigDrive attaches a disk with the user data and the metadata. By default, the server reads them only over the
-	// network.
+	// ConfigDrive attaches a disk with the user data and the metadata. By default, the server can read the user data
+	// and the metadata only over the network.
 	ConfigDrive bool `json:"configDrive,omitempty"`
 	// Metadata contains up to 40 metadata entries of the server. Machinist adds its own entries. All names together may
 	// have at most 255 bytes. Names that begin with "machinist" are reserved.
@@ -149,7 +150,8 @@ func ParseSpec(raw []byte) (Spec, error) {
 	return s, nil
 }
 
-// GroupsOf returns the sorted security groups of a port. An existing port, or a port without port security, has none.
+// GroupsOf returns the sorted security groups of a port. For an existing port, or a port without port security, the
+// result is empty.
 func (s *Spec) GroupsOf(p Port) []string {
 	if p.Existing != "" || p.unfiltered() {
 		return nil

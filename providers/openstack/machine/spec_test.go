@@ -297,7 +297,8 @@ func TestMetadataNamesAndTagsAreSorted(t *testing.T) {
 	}
 }
 
-// Encoding and parsing an accepted specification must not change it. The error for a refused one must have a code.
+// Encoding and parsing an accepted specification must not change it. If the specification is refused, the code of the
+// error must be InvalidArgument.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
 	f.Add(fullSpec())

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sampleUnbounded is the maximum number of repetitions for the operator *. The operator + has one more.
+// sampleUnbounded is the maximum number of repetitions for the operator *. The operator + allows one more repetition.
 const sampleUnbounded = 3
 
 func samplePattern(t testing.TB, r *rand.Rand, pattern string) string {

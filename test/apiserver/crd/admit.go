@@ -14,7 +14,8 @@ import (
 type admission struct {
 	path []string
 	errs field.ErrorList
-	// changed contains the changed values whose schema has rules. The rules run only if the object matches the schema.
+	// changed contains the values that the write changes and whose schema has rules. The rules run only if the object
+	// matches the schema.
 	changed []changedValue
 }
 
@@ -24,7 +25,8 @@ type changedValue struct {
 	value, old any
 }
 
-// value returns the admitted value and skips the parts that value shares with old, because they are already valid.
+// value returns the admitted form of a value. Parts that are identical in the old value are skipped, because they are
+// already valid.
 func (a *admission) value(n *node, value, old any) any {
 	if identical(value, old) {
 		return value

@@ -101,8 +101,8 @@ func keyOf(fields []readField, value, old any) string {
 	return string(key)
 }
 
-// keyPart returns the part of a cache key that represents one field of a value. For a missing field, the part contains
-// the depth at which the path ends, because the rule may fail there.
+// keyPart returns the part of a cache key that represents one field of a value. If the field is missing, the key part
+// contains the index of the first missing path element. The rule may fail differently for each index.
 func (f readField) keyPart(value any) []any {
 	for depth, name := range f.path {
 		object, isObject := value.(map[string]any)

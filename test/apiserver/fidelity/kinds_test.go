@@ -22,7 +22,7 @@ import (
 type sample struct {
 	name   string
 	weight int
-	// create returns a new object and may contain values that the server ignores or refuses.
+	// create returns a new object, which may contain values that the server ignores or refuses.
 	create  func(r *rand.Rand) client.Object
 	list    func() client.ObjectList
 	change  func(r *rand.Rand, o client.Object)

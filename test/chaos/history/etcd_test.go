@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// Follow must report each version of an object once and in order, although etcd is killed and the API server loses its
+// Follow must report each version of an object once and in order, even if etcd is killed and the API server loses its
 // watch cache.
 func TestFollowReportsEveryRevisionAcrossRestarts(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})

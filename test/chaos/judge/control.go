@@ -167,8 +167,8 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	}
 }
 
-// availableSince reports whether a Machine was available at any time since the given time. Availability that Machinist
-// ended by deleting the Machine does not count.
+// availableSince reports whether a Machine was available at any time since the given time. A Machine does not count if
+// Machinist itself ended its availability by deleting it.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
@@ -177,7 +177,8 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records that there is one Machine too many, unless the end of a process excuses the surplus.
+// excess records that there is one Machine too many. Breaches reports the surplus as excused if a process had ended
+// shortly before.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)

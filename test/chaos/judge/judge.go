@@ -6,8 +6,9 @@
 //     few available ones would be left.
 //
 // A process may act on a state that is no longer current. So for each write, the judge considers the period of length
-// Judge.Window before the write. It applies the widest bounds in this period, and counts each Machine that was
-// available at any time in it. The actions of the processes themselves are no excuse, because they know these actions.
+// Judge.Window before the write. The judge applies the highest maximum and the lowest minimum of this period, and
+// counts each Machine that was available at any time in this period. Machinist's own deletions do not excuse a breach,
+// because a process knows its own deletions.
 package judge
 
 import (
@@ -19,11 +20,11 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// excuseWindow limits how long after the end of a process a surplus Machine is excused. The process may have sent the
-// request before it ended.
+// excuseWindow is the time after the end of a process in which a surplus Machine is not a breach. The process may have
+// sent the request for this Machine before it ended.
 const excuseWindow = 15 * time.Second
 
-// Breach is a breach of an invariant.
+// Breach describes one violation of an invariant.
 type Breach struct {
 	At   time.Time
 	Rule string
@@ -47,14 +48,16 @@ type Judge struct {
 	expected    map[string]bool
 	processEnds []time.Time
 	breaches    []Breach
-	// excesses contains the surplus Machines. Each one is a breach unless the end of a process excuses it.
+	// excesses contains the surplus Machines. A surplus Machine is a breach unless a process had ended less than
+	// excuseWindow before.
 	excesses []Breach
-	// deletions contains all deletions. They are judged at the end, when the whole life of each Machine is known.
+	// deletions contains all deletions. Breaches judges the deletions at the end, when the whole life of each Machine
+	// is known.
 	deletions []deletion
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
 	Machines, Instances int
-	// Late is the number of instances that were created after the removal of their Machine.
+	// Late counts the instances that were created after the removal of their Machine.
 	Late int
 }
 
@@ -80,7 +83,8 @@ func (j *Judge) ExpectDeletion(id string) { j.expected[id] = true }
 // ProcessEnded records the end of a process that creates and deletes Machines.
 func (j *Judge) ProcessEnded(at time.Time) { j.processEnds = append(j.processEnds, at) }
 
-// Breaches returns the breaches so far, and the surplus Machines that the end of a process excuses.
+// Breaches returns the breaches so far. The result excused contains the surplus Machines that are not breaches, because
+// a process had ended shortly before.
 func (j *Judge) Breaches() (breaches, excused []Breach) {
 	breaches = append(breaches, j.breaches...)
 	for _, d := range j.deletions {
@@ -101,8 +105,8 @@ func (j *Judge) Breaches() (breaches, excused []Breach) {
 	return breaches, excused
 }
 
-// Certain returns the breaches so far that no later change can excuse.
-func (j *Judge) Certain() []Breach { return j.breaches }
+// CertainBreaches returns the breaches that are final, so that no later change can excuse them.
+func (j *Judge) CertainBreaches() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {
 	for _, end := range j.processEnds {

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// history reports to a judge the changes of a deployment "pool", its sets and its machines.
+// history reports the changes of a deployment "pool", its sets and its machines to a judge.
 type history struct {
 	*Judge
 	at       time.Time

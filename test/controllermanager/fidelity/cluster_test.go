@@ -189,7 +189,7 @@ func compare(t *testing.T, scenario ...step) {
 	env.Await(t, c, &corev1.ServiceAccountList{}, "the service account of the namespace",
 		func(l *corev1.ServiceAccountList) (bool, string) { return len(l.Items) > 0, "" }, client.InNamespace(kube.namespace))
 	d := &double{now: time.Now(), random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)), silent: map[string]bool{},
-		volumes: &controllermanager.Volumes{Of: volumesOf}}
+		volumes: &controllermanager.Volumes{NamesOf: volumesOf}}
 	d.server = apiserver.New(env.Scheme(), func() time.Time { return d.now })
 	store := &cluster{Client: d.server.Client("test"), namespace: kube.namespace, double: d}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.namespace}}
@@ -254,5 +254,5 @@ func (s *cluster) awaitState(t *testing.T, after step, want []string) {
 	}
 }
 
-// patience limits how long the real cluster may take to reach the expected state.
+// patience is the longest time that the real cluster may take to reach the expected state.
 const patience = 150 * time.Second

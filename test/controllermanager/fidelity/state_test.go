@@ -26,7 +26,8 @@ func comparedKinds() []client.ObjectList {
 		&storagev1.VolumeAttachmentList{}}
 }
 
-// owns reports whether an object belongs to the scenario. Objects that exist in every namespace do not.
+// owns reports whether an object belongs to the scenario. Objects that exist in every namespace do not belong to the
+// scenario.
 func (s *cluster) owns(o client.Object) bool {
 	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		return strings.HasPrefix(va.Spec.NodeName, s.namespace)

@@ -1,6 +1,6 @@
 // Package authorized compares the roles in config/rbac with the requests of the processes in the audit logs of real API
-// servers. No request may be refused, the roles alone must allow every request, and some request must use each verb of
-// a role.
+// servers. No request may be refused, and the roles alone must allow every request. At least one request must use each
+// verb of a role.
 //
 // Each test that runs the processes records the grants that the processes used. After all tests, Unused finds the
 // grants that no test used.

@@ -40,8 +40,8 @@ func allowedForAll(r auditlog.Request) bool {
 			r.Group == "authentication.k8s.io" && r.Resource == "selfsubjectreviews")
 }
 
-// find returns the most specific grant that allows the request. Several grants may allow it if one cluster is both
-// control and target.
+// find returns the most specific grant that allows the request. If one cluster is both the control and the target
+// cluster, several grants may allow the same request.
 func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	for _, g := range grants {
 		if g.allows(r) && (!ok || g.specificity() > found.specificity()) {
@@ -51,8 +51,8 @@ func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	return found, ok
 }
 
-// describe returns a description of a request without the object's name. Equal kinds of requests have equal
-// descriptions.
+// describe returns a description of a request without the object's name. Two requests that differ only in the object's
+// name have the same description.
 func describe(r auditlog.Request) string {
 	if r.Path != "" {
 		return fmt.Sprintf("%s %s by %s", r.Verb, r.Path, r.User)

@@ -131,7 +131,8 @@ func read(folder string) (map[string]bool, error) {
 	return used, nil
 }
 
-// compare returns an error for each grant without use and reason, and for each reason without a grant.
+// compare checks that each grant was used or has a documented reason for being unused, and that each reason belongs to
+// a grant.
 func compare(grants []Grant, used map[string]bool, reasons map[string]string) error {
 	var errs []error
 	granted := map[string]bool{}

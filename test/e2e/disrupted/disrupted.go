@@ -17,14 +17,15 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-// Prefixes of the keys in etcd: Machines of all Machines, and Ours of all Machinist objects.
+// Machines is the prefix of the etcd keys of all Machines. Ours is the prefix of the etcd keys of all Machinist
+// objects.
 const (
 	Ours     = "/registry/" + v1beta1.GroupName + "/"
 	Machines = Ours + "machines/"
 )
 
-// A Begin is a write that begins a disruption. The write takes a machine with a Node out of service, or begins to
-// change its instance.
+// Begin describes a write that disrupts a working machine. The write deletes a machine that has a Node, or starts a
+// change of its instance.
 type Begin struct {
 	// Machine is the machine in the state that was written. At is the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
@@ -37,7 +38,7 @@ type Begin struct {
 // History finds the disruptions in the changes of etcd, which it must receive in order. The zero History is ready to
 // use.
 type History struct {
-	// Begins contains the writes so far that began a disruption.
+	// Begins is the list of all writes so far that started a disruption.
 	Begins []Begin
 
 	machines map[string]*v1beta1.Machine
@@ -68,7 +69,8 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// Is reports whether a machine with a Node is out of service, or about to be taken out of service.
+// Is returns true if a machine is disrupted: the machine has a Node, and is being deleted or its instance is being
+// changed.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
@@ -94,7 +96,7 @@ func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	return last.Time
 }
 
-// Budget is a budget for disruptions that a test checks.
+// Budget describes a limit for disruptions. A test checks that Machinist observes this limit.
 type Budget struct {
 	Name string
 	// Selects reports whether the budget selects machines with these labels. Nil selects all machines.
@@ -105,7 +107,8 @@ type Budget struct {
 	InForce func(Begin) bool
 }
 
-// Use returns how many machines the budget selects immediately after a write, and how many of them are disrupted.
+// Use returns two numbers for the moment after a write: the number of machines that the budget selects, and the number
+// of disrupted machines among them.
 func (b Budget) Use(at Begin) (selected, disrupted int) {
 	for _, m := range at.All {
 		if b.Selects != nil && !b.Selects(m.Labels) {

@@ -56,7 +56,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// fronts counts the servers in this binary. Each server gets its own range of UIDs.
+// fronts is the number of servers that this binary has started. Each server gets its own range of UIDs.
 var fronts atomic.Int64
 
 func newFront() *apiserver.Front {
@@ -67,7 +67,7 @@ func newFront() *apiserver.Front {
 	return apiserver.NewFront(server)
 }
 
-// Another starts another, empty cluster, and returns an administrator's client for it.
+// Another starts an additional, empty cluster, and returns a client with the permissions of an administrator.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
 // WithoutMachinist starts a cluster without the kinds of Machinist, stops it when the test ends, and returns the path

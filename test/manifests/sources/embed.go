@@ -1,6 +1,7 @@
 // Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples
-// of their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
-// OpenShift also have the types of the fields. The others accept any field, like most of their originals.
+// of their objects. The definitions have the names, scopes and subresources of the originals. The definitions of
+// Gardener and OpenShift also contain the types of the fields. All other definitions accept any field, like most of the
+// originals.
 package sources
 
 import (
@@ -23,13 +24,14 @@ var files embed.FS
 
 const crds = "crds.yaml"
 
-// CRDs returns the CustomResourceDefinitions of an API group of an old system. CRDs panics if there are none.
+// CRDs returns the CustomResourceDefinitions of an API group of an old system. CRDs panics if the group has no
+// definitions.
 func CRDs(group string) []*unstructured.Unstructured {
 	return objects(path.Join(group, crds))
 }
 
 // Samples returns objects of an API group of an old system, by the names of their files without .yaml. Samples panics
-// if there are none.
+// if the group has no samples.
 func Samples(group string) map[string][]*unstructured.Unstructured {
 	entries, err := files.ReadDir(group)
 	if err != nil {

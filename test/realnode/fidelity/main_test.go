@@ -138,7 +138,7 @@ func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	compareAlone(t, test)
 }
 
-// compareAlone is compare without other parallel tests, for tests that change the nodes.
+// compareAlone calls compare while no other test runs. Tests that change the nodes need this.
 func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()

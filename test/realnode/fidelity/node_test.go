@@ -72,8 +72,8 @@ func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	}
 }
 
-// foreignChanges are two changes of a Node by another client. They change and delete values of the kubelet, and add
-// other values.
+// foreignChanges are two changes of a Node by another client. Each change modifies and deletes values that the kubelet
+// has set, and adds new values.
 var foreignChanges = []func(*corev1.Node){
 	func(o *corev1.Node) {
 		for key := range o.Labels {
@@ -98,8 +98,8 @@ var foreignChanges = []func(*corev1.Node){
 	},
 }
 
-// A running kubelet restores some values that another client changes, and keeps other changes. After a restart, it
-// restores more.
+// A running kubelet restores some values that another client changes, and keeps other changes. After a restart, the
+// kubelet restores more of these values.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")
@@ -125,8 +125,8 @@ func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	})
 }
 
-// A running kubelet whose Node was deleted creates neither a Node nor a Lease. After a restart, it registers as for the
-// first time.
+// A running kubelet whose Node was deleted creates neither a Node nor a Lease. After a restart, the kubelet registers
+// again like a new node.
 func TestKubeletOfDeletedNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) []string {
 		c.record.states(t, 0, lease(n.name), "Lease")

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// scenario is a pod with a certain behavior. A script causes it in a real container, and an annotation in a simulated
-// container.
+// scenario describes a pod and the behavior of its container. In a real container, a script causes this behavior. In a
+// simulated container, an annotation causes this behavior.
 type scenario struct {
 	name, script      string
 	annotation, value string
@@ -99,8 +99,8 @@ const (
 	neverEnds       = "trap '' TERM; while :; do sleep 0.1; done"
 )
 
-// The kubelet must report when a pod is bound, running and ready. After the deletion, it must acknowledge the deletion,
-// report the end of the containers, and remove the pod.
+// The kubelet must report when a pod is bound, running and ready. After a client has deleted the pod, the kubelet must
+// acknowledge the deletion, report the end of the containers, and remove the pod.
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	p := scenario{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {

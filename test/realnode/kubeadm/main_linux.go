@@ -1,6 +1,6 @@
-// Command kubeadm creates a cluster with the unmodified kubeadm, in separate namespaces of this host. The cluster runs
-// until the command is interrupted. The command requires root and the programs from hack/node/build.sh. The flag
-// -layout is the folder of an OCI layout with images for pods. The command may be repeated.
+// Command kubeadm runs the original kubeadm program to create a cluster in separate namespaces of this host. The
+// cluster runs until the command is interrupted. The command requires root and the programs from hack/node/build.sh.
+// The flag -layout is the folder of an OCI layout with images for pods. The command may be repeated.
 package main
 
 import (

@@ -47,7 +47,8 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// A joining kubelet sends only one request. The request must be approved when the provider reports the node name later.
+// A joining kubelet sends only one request. If the provider does not report the node name yet, the request stays
+// pending and is approved as soon as the provider reports the name.
 //
 // Rule: certificate-name-from-provider.
 func TestJoinWaitsForProvider(t *testing.T) {
@@ -234,7 +235,7 @@ func TestApprovesRenewalByNode(t *testing.T) {
 }
 
 // If the class defines the provider ID of the Node, only the mark proves that the Node belongs to the machine. The
-// cache may show the pairing before the mark.
+// cache may show status.nodeRef of the Machine before it shows the mark of the Node.
 //
 // Rule: certificate-name-from-provider.
 func TestRenewalWaitsForMarkOfNode(t *testing.T) {

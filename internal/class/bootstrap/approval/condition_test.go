@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// wantCondition waits until CertificateApproved has the reason and message. An empty reason means no condition.
+// wantCondition waits until CertificateApproved has the reason and message. If the reason is empty, it waits until the
+// Machine has no condition CertificateApproved.
 func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,

@@ -44,7 +44,7 @@ type Options struct {
 	Machines client.Reader
 	// Live reads from the API server of the control cluster, and writes the condition CertificateApproved of Machines.
 	Live client.Client
-	// Cache reads Nodes and CertificateSigningRequests of the target cluster from a cache.
+	// Cache is the cached reader for Nodes and CertificateSigningRequests of the target cluster.
 	Cache client.Reader
 	// Target reads bootstrap tokens from the API server of the target cluster, and approves requests.
 	Target client.Client
@@ -125,8 +125,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name. The
-// cache may lack another Machine with this name. If it has joined, its Node prevents the approval, and otherwise it
-// does not take precedence.
+// cache may lack another Machine with this name, which does no harm. If that Machine has joined, its Node prevents the
+// approval. If it has not joined, the older facts.Machine takes precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -244,14 +244,14 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
-			// Do not ask earlier, because other requests also cause calls.
+			// Do not call the provider again before the requested delay, even if another request arrives earlier.
 			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
 			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
 				"machine", client.ObjectKeyFromObject(m))
 		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
 			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
-			// The name or IP address is missing in the answer although the instance must have it: its kubelet sent the
-			// request, or the cloud reported it before. The cloud will probably report it later.
+			// The answer lacks the node name or the IP addresses. The instance has them, because its kubelet sent the
+			// request. The cloud will probably report them later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)
@@ -260,7 +260,8 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 	return known.until.Sub(now)
 }
 
-// reportedBy returns the name and addresses that the cloud reports. Without addresses, they count as unknown.
+// reportedBy returns the name and addresses that the cloud reports. If the cloud reports no addresses, Addresses is
+// nil, which means that the addresses are unknown.
 func reportedBy(instance *provider.Instance) *Reported {
 	reported := &Reported{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
 	if len(instance.AllAddresses()) > 0 {

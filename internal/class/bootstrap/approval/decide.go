@@ -54,7 +54,7 @@ type Decision struct {
 	Reason  Reason
 	// Message explains the decision to users. It may quote the request but contains no secret.
 	Message string
-	// Report means that an administrator must know about the pending request.
+	// Report means that an event tells administrators why the request stays pending.
 	Report bool
 }
 
@@ -66,7 +66,7 @@ func ignore(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse leaves a request pending and reports it. The request is not denied.
+// refuse returns the decision to leave a request pending and to report it. The request is not denied.
 func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
@@ -77,7 +77,7 @@ func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
 	return request{kubeletcsr.Read(csr)}
 }
 
-// Decide decides about a pending request. It approves only requests of the provider's Machines.
+// Decide returns whether a pending request is approved, and why. It approves only requests of the provider's Machines.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
@@ -223,8 +223,8 @@ func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	return names, ips
 }
 
-// servedBy reports whether the Machine belongs to the provider. Machines get the provider's label before their
-// instance.
+// servedBy reports whether the Machine belongs to the provider. Every Machine with an instance has the provider's
+// label, because the label is written before the instance is created.
 func servedBy(provider string, m *v1beta1.Machine) bool {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {

@@ -225,10 +225,12 @@ func TestDecideJoin(t *testing.T) {
 			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
 		{"a missing usage", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMalformed},
 
-		{"a requester without the group of tokens", csrtest.ForClient("n1").By(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
-		{"a requester with an invalid token id", csrtest.ForClient("n1").By(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
+		{"a requester without the group of tokens", csrtest.ForClient("n1").ByUser(t, "system:bootstrap:abcdef"), joining(),
 			ReasonNotOurs},
-		{"another user", csrtest.ForClient("n1").By(t, "admin", "system:masters"), joining(), ReasonNotOurs},
+		{"a requester with an invalid token id",
+			csrtest.ForClient("n1").ByUser(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
+			ReasonNotOurs},
+		{"another user", csrtest.ForClient("n1").ByUser(t, "admin", "system:masters"), joining(), ReasonNotOurs},
 		{"a serving certificate", csrtest.ForServing("n1", []string{"n1"}, nil).ByToken(t), joining(), ReasonNotOurs},
 		{"another signer", csrtest.ForClient("n1", func(d *csrtest.Draft) {
 			d.Signer = certificatesv1.KubeAPIServerClientSignerName
@@ -273,7 +275,7 @@ func TestDecideNode(t *testing.T) {
 			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = marked("acme:///2") }), ReasonNotPairedYet},
 		{"a node that does not exist", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
 			ReasonNotPairedYet},
-		{"without the group of nodes", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
+		{"without the group of nodes", csrtest.ForClient("n1").ByUser(t, "system:node:n1"), running(), ReasonNotOurs},
 
 		{"serving with its name and address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(withAddresses),
 			ReasonNodeServes},
@@ -393,8 +395,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// FuzzDecide checks arbitrary requests. None may cause a panic, and an approved request contains only the name and
-// addresses of the machine's node.
+// FuzzDecide checks that no request causes a panic, and that an approved request contains only the name and addresses
+// of the machine's node.
 func FuzzDecide(f *testing.F) {
 	f.Add(csrtest.ForClient("n1").PEM(f), true)
 	f.Add(csrtest.ForClient("n2").PEM(f), true)

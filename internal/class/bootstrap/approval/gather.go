@@ -102,8 +102,9 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine of a Node. A paired Machine with proof comes first, then any paired Machine, then a
-// Machine whose instance will register the Node.
+// machineOf returns the Machine of a Node. It prefers a Machine whose status.nodeRef names the Node. If several do, it
+// prefers one that the Node's mark or provider ID confirms. The last choice is a Machine whose instance will register
+// the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {
@@ -121,10 +122,10 @@ func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1be
 	return cmp.Or(paired, expecting)
 }
 
-// precedingMachine returns a Machine with the same node name that takes precedence over m, or nil. It must be paired
-// with its Node or older than m. Machines being deleted do not count, because their Node prevents the approval.
-// Machines of other namespaces do not count. Otherwise a client that writes their status could claim the names of all
-// nodes.
+// precedingMachine returns a Machine with the same node name that takes precedence over m, or nil. Such a Machine is
+// already paired with its Node, or was created before m. Machines being deleted do not count, because their Node
+// prevents the approval. Machines of other namespaces do not count. Otherwise a client that writes their status could
+// claim the names of all nodes.
 func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil

@@ -1,6 +1,6 @@
 package approval
 
-// Reason is the reason why a request is approved or left pending, in CamelCase.
+// Reason is a CamelCase word that tells users why a request is approved or left pending.
 type Reason string
 
 // Reasons of Approved on a CertificateSigningRequest.

@@ -52,7 +52,8 @@ func newState() *state {
 		rejections: map[string]rejection{}}
 }
 
-// cachedAnswer returns the last valid answer about a machine's instance, or ok as false.
+// cachedAnswer returns the provider's last answer about a machine's instance. ok is false if there is no answer, or if
+// the answer is no longer valid.
 func (m *state) cachedAnswer(machine *v1beta1.Machine, now time.Time) (a answer, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

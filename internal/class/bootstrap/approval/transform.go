@@ -35,7 +35,8 @@ func Transform(object any) (any, error) {
 	return csr, nil
 }
 
-// byNode is the index of pending requests by the sending node and by the requested node name.
+// byNode is the index of pending requests by node name. A request is indexed under the name of the node that sent it,
+// and under the node name in its subject.
 const byNode = "certificatesigningrequest.nodeName"
 
 // RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. Call it once per cache.

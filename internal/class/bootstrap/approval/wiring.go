@@ -23,9 +23,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns one controller for each signer, so that requests that wait for the provider do not delay the others. A
-// request is reconciled when it, or the Machine or Node with its node name, changes. synced reports whether the target
-// cluster's cache is complete, which is necessary to find a node's requests.
+// Wiring returns one controller for each signer, so that requests that wait for the provider do not delay those of the
+// other signer. Three events trigger a request: the request changes, the Machine with its node name changes, or the
+// Node with its node name changes. synced reports whether the target cluster's cache is complete. Until then, Machines
+// and Nodes trigger no requests.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	newController := func(name, signer string) wiring.Controller {
 		requestsOf := requestsByNode(r.Cache, signer, synced)
@@ -100,8 +101,8 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged accepts new, deleted and replaced Nodes, and changes of the provider ID or instance mark. These prove to
-// which Machine a Node belongs (nodemark.Proves).
+// nodeChanged accepts new, deleted and replaced Nodes. It also accepts changes of the provider ID and the instance
+// mark, because these prove to which Machine a Node belongs (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)

@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
 }
 
-// world runs the approver of one provider with a real control plane. The namespace of the test is the provider's name.
+// world is a test environment with the approver of one provider and a real control plane. The namespace of the test is
+// the provider's name.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -102,7 +103,7 @@ func newWorld(t *testing.T) *world {
 type cloud struct {
 	mu       sync.Mutex
 	nodeName func(provider.Machine) string
-	// addresses are reported by the cloud, and guest only by the guest.
+	// addresses are the addresses that the cloud reports. guest holds the addresses that only the guest reports.
 	addresses, guest []corev1.NodeAddress
 	err              error
 	asked            int

@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined is an issued client certificate that was requested with a bootstrap token. Any user may have approved it.
+// Joined describes a client certificate that was issued for a request with a bootstrap token. Any user may have
+// approved the request.
 type Joined struct {
 	// TokenID is the id of the token.
 	TokenID string
-	// At is when the certificate was requested, by the API server's clock.
+	// At is the time of the certificate request, by the API server's clock.
 	At time.Time
 }
 
@@ -37,14 +38,14 @@ const (
 	Undecided Outcome = iota
 	// Unsigned means that the request is approved but its certificate is not issued yet.
 	Unsigned
-	// Issued means that the certificate is issued.
+	// Issued means that the status of the request contains the certificate.
 	Issued
 	// Refused means that the request is denied, or that its signer failed to sign it.
 	Refused
 )
 
-// Joins finds the certificate requests of nodes that joined or tried to. It lists them live, because Kubernetes deletes
-// them about an hour after the approval. Calls during a list wait for the next list and share its result.
+// Joins finds the requests of nodes for their first client certificate. It lists the requests live, because Kubernetes
+// deletes them about an hour after the approval. Calls during a list wait for the next list and share its result.
 type Joins struct {
 	requests client.Reader
 	started  atomic.Int64
@@ -60,8 +61,8 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the client certificates that were issued for the node name, from a list that started after the call. A
-// kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result is
+// Of finds the client certificates that were issued for the node name. The list on which it relies starts after the
+// call. A kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result is
 // complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)

@@ -34,16 +34,16 @@ func TestJoinOf(t *testing.T) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"not a bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
+		"not a bootstrapper": sign(csrtest.ForClient("n").ByUser(t, "system:bootstrap:abcdef")),
 		"by a node":          sign(csrtest.ForClient("n").ByNode(t, "n")),
-		"by another user":    sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
+		"by another user":    sign(csrtest.ForClient("n").ByUser(t, "alice", "system:bootstrappers")),
 		"not for a node":     sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
 		"with an additional group": sign(csrtest.ForClient("n",
 			csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
 		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
 		"with other usages": sign(csrtest.ForClient("n",
 			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),
-		"by an invalid token id": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
+		"by an invalid token id": sign(csrtest.ForClient("n").ByUser(t, "system:bootstrap:abc", "system:bootstrappers")),
 	} {
 		if node, join, ok := joinOf(csr); ok {
 			t.Errorf("%s: joinOf = %q, %+v", name, node, join)
@@ -84,10 +84,10 @@ func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Ce
 type pagedReader struct {
 	client.Reader
 	requests []certificatesv1.CertificateSigningRequest
-	// lists counts the lists. If the channel hold is set, each list waits to receive from it.
-	lists atomic.Int32
-	hold  chan struct{}
-	err   error
+	// lists counts the calls of List. If proceed is not nil, each call waits until it receives from that channel.
+	lists   atomic.Int32
+	proceed chan struct{}
+	err     error
 }
 
 func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -97,8 +97,8 @@ func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	if n == 0 {
 		p.lists.Add(1)
 	}
-	if p.hold != nil {
-		<-p.hold
+	if p.proceed != nil {
+		<-p.proceed
 	}
 	if p.err != nil {
 		return p.err
@@ -111,7 +111,8 @@ func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	return nil
 }
 
-// A thousand joining machines need only a few lists, but no call gets a list that started before the call.
+// A thousand joining machines need only a few lists. A list that is already in progress is not the answer to a new
+// call, because it may lack the newest requests.
 func TestJoinsShareLists(t *testing.T) {
 	t.Parallel()
 	server := &pagedReader{}
@@ -123,7 +124,7 @@ func TestJoinsShareLists(t *testing.T) {
 		server.requests = append(server.requests, *csr)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		server.hold = make(chan struct{})
+		server.proceed = make(chan struct{})
 		joins := NewJoins(server)
 		var all sync.WaitGroup
 		ask := func(node string) {
@@ -142,7 +143,7 @@ func TestJoinsShareLists(t *testing.T) {
 		if _, err := joins.Of(canceled, "a"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a call with a canceled context returned %v", err)
 		}
-		close(server.hold)
+		close(server.proceed)
 		all.Wait()
 		if n := server.lists.Load(); n != 2 {
 			t.Errorf("%d lists for the calls before and during the first list, want 2", n)

@@ -53,11 +53,11 @@ type Kind int
 const (
 	// NotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such requests.
 	NotKubelet Kind = iota
-	// Join is a client certificate that is requested with a bootstrap token.
+	// Join is a request for a node's first client certificate, sent with a bootstrap token.
 	Join
-	// Renewal is a client certificate that the node itself requests.
+	// Renewal is a node's request for its next client certificate, sent with its current one.
 	Renewal
-	// Serving is a serving certificate that the node itself requests.
+	// Serving is a node's request for the certificate of its kubelet's HTTPS server.
 	Serving
 )
 
@@ -68,12 +68,12 @@ type Request struct {
 	TokenID string
 	// Requester is the requesting node if Kind is Renewal or Serving.
 	Requester string
-	// Wanted is the requested node name, or empty if the subject is not a node.
+	// Wanted is the node name in the subject of the requested certificate. It is empty if the subject is not a node.
 	Wanted string
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault says why no kubelet would send this request, or is empty.
+	// Fault is the reason why no kubelet would send this request. It is empty if a kubelet may have sent the request.
 	Fault string
 }
 
@@ -152,7 +152,7 @@ func (r *Request) readCertificateRequest(data []byte) error {
 	if err != nil {
 		return errors.New("the request's PEM block cannot be parsed")
 	}
-	// Parsers disagree about which of several common names counts.
+	// The subject must have only one common name. If it has several, X.509 parsers disagree about which one to use.
 	var commonNames, organizations int
 	for _, a := range parsed.Subject.Names {
 		switch {
@@ -184,7 +184,8 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 		if !e.Id.Equal(extensionAlternative) {
 			return fmt.Errorf("the request has the extension %s, which kubelets do not request", e.Id)
 		}
-		// The parser drops names of unknown forms, but a signer could copy them into the certificate.
+		// Go's X.509 parser ignores alternative names of types that it does not know, but a signer could copy such
+		// names into the certificate. So all alternative names are counted.
 		var names []asn1.RawValue
 		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
 			return errors.New("the request's alternative names cannot be parsed")

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// FuzzOptionValues checks that a value is refused or changes only the content of files. It must not add keys, files,
-// commands or units.
+// FuzzOptionValues checks that the value of an option either causes an error or changes only the content of files. The
+// value must not add keys, files, commands or units.
 func FuzzOptionValues(f *testing.F) {
 	for i := range Names() {
 		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",

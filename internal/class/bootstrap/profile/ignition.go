@@ -94,8 +94,8 @@ func ignition(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// dataURL returns the content of a file as a data URL. Placeholders in text are URL-encoded, so Machinist URL-encodes
-// their values. In base64 they are not, because Ignition does not URL-decode base64.
+// dataURL returns the content of a file as a data URL. A text is URL-encoded with its placeholders, which makes Render
+// URL-encode the values too. Base64 content is not URL-encoded, because Ignition does not URL-decode base64.
 func dataURL(f file) string {
 	if f.base64 {
 		return "data:;base64," + f.text

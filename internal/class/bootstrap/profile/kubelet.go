@@ -46,8 +46,8 @@ var (
 	}}
 )
 
-// kubeletUnit is the kubelet's unit. Settings that differ between machines or images are in a drop-in, whose name sorts
-// after the drop-ins of the kubeadm package.
+// Settings that differ between machines or images are not in kubeletUnit but in a drop-in, whose name sorts after the
+// drop-ins of the kubeadm package.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target

@@ -129,8 +129,8 @@ func withUninitialized(userTaints any) ([]any, error) {
 		case reflect.DeepEqual(fields, uninitialized):
 			return taints, nil
 		case fields["key"] == v1beta1.NodeTaintUninitialized:
-			return nil, fmt.Errorf("--kubelet-config: in registerWithTaints the taint %s must have the effect NoSchedule and no value: "+
-				"Machinist removes only that taint", v1beta1.NodeTaintUninitialized)
+			return nil, fmt.Errorf("--kubelet-config: the taint %s in registerWithTaints must have the effect NoSchedule and "+
+				"no value: Machinist removes only that taint", v1beta1.NodeTaintUninitialized)
 		}
 	}
 	return append(slices.Clone(taints), uninitialized), nil

@@ -44,7 +44,7 @@ func TestKubeletConfigThatConflictsIsRefused(t *testing.T) {
 		"a: 1\na: 2":                        "not a KubeletConfiguration in YAML",
 		"- a":                               "not a KubeletConfiguration in YAML",
 		"featureGates: {RotateKubeletServerCertificate: false}":                       "RotateKubeletServerCertificate must not be false",
-		"registerWithTaints: [{key: machinist.dev/uninitialized, effect: NoExecute}]": "registerWithTaints the taint machinist.dev/uninitialized",
+		"registerWithTaints: [{key: machinist.dev/uninitialized, effect: NoExecute}]": "the taint machinist.dev/uninitialized in",
 	} {
 		o := minimalOptions("debian")
 		o.KubeletConfig = []byte(config)

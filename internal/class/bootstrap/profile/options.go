@@ -34,10 +34,10 @@ const (
 	KubeletPreinstalled KubeletSource = "preinstalled"
 )
 
-// Options are the inputs of Render. Only Profile is required. The zero value of another field selects the profile's
-// default or adds nothing.
+// Options are the inputs of Render. Only Profile is required. If another field has its zero value, Render uses the
+// profile's default or adds nothing.
 type Options struct {
-	// Profile is one of Names.
+	// Profile is the name of a profile, such as "kubeadm". The function Names returns all of them.
 	Profile string
 
 	Runtime Runtime
@@ -50,7 +50,7 @@ type Options struct {
 
 	// SSHKeys are the public keys for the image's default user, each a line of authorized_keys.
 	SSHKeys []string
-	// SetHostname sets the host name to the Machine's name. Otherwise the cloud sets it.
+	// SetHostname sets the host name to the Machine's name. If it is false, the cloud sets the host name.
 	SetHostname bool
 
 	// Server is the https URL of the k3s or RKE2 servers. Defaults to the API endpoint for k3s.
@@ -82,7 +82,7 @@ type Options struct {
 	Units []Unit
 }
 
-// Mirror is a mirror of a registry.
+// Mirror makes containerd pull the images of a registry from another URL.
 type Mirror struct {
 	Registry, URL string
 }

@@ -25,7 +25,8 @@ type distribution struct {
 	// configuresRuntime means that the profile configures containerd, because the image's containerd reads no
 	// configuration from /etc.
 	configuresRuntime bool
-	// join adds the files and units to join the cluster, in profiles that do not configure the kubelet.
+	// join is the function that adds the files and units for joining the cluster. It is nil if the profile configures
+	// the kubelet, which then joins without a tool.
 	join func(*machine, Options, distribution)
 	// settingsSource says where the kubelet gets its settings if the profile does not configure it.
 	settingsSource string
@@ -70,7 +71,7 @@ func Names() []string {
 type file struct {
 	path string
 	mode int
-	// text is the content, in base64 if base64 is true.
+	// text is the content. base64 means that text is encoded in base64.
 	text   string
 	base64 bool
 	// append adds the content to an existing file, which only a cloud-config supports.
@@ -92,8 +93,8 @@ type machine struct {
 	units    []unit
 	packages []string
 	aptProxy map[string]string
-	// before and after hold commands that run before and after the start of the units. Only a cloud-config supports
-	// commands, because Ignition runs before systemd.
+	// before holds the commands that run before the units start, and after those that run afterwards. Only a
+	// cloud-config supports commands, because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool

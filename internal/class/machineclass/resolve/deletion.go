@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionDecision is how long a deleted class waits before it decides whether to serve its Machines. A tool that
-// deletes a class with its fleet begins to delete the Machines within this time. Machines that are created afterwards
-// wait for a new class.
+// DeletionDecision is the time between the deletion of a class and the decision whether instances are still created
+// from it. If a tool deletes a class and its fleet at once, the deletion of the Machines begins within this time.
+// Machines that are created afterwards wait for a new class.
 const DeletionDecision = 10 * time.Second
 
 // DeletionReason returns the reason of the condition Deleting, or "" if the class is not being deleted. Until the
@@ -46,8 +46,9 @@ func undecided(class *v1beta1.MachineClass) string {
 		class.Name, DeletionDecision)
 }
 
-// ReleasesClass reports whether the Machine's class may be deleted first, because the Machine's status says that no
-// call can create an instance. A launch removes this statement before it calls the cloud.
+// ReleasesClass reports whether the Machine does not prevent the deletion of its class. This is so if the reason of
+// Launched is ClassDeleting, which means that no instance is being created. A launch removes this reason before it
+// calls the cloud.
 func ReleasesClass(m *v1beta1.Machine) bool {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)

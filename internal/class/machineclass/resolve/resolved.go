@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolved is what the instance of a Machine is created from.
+// Resolved contains the inputs for creating the instance of a Machine.
 type Resolved struct {
 	// ClassName and ClassUID identify the class. They are empty for an inline specification.
 	ClassName string
@@ -40,10 +40,12 @@ type Resolved struct {
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited describes missing finalizers on the class and on the Secret with the credentials, without which the
-	// instance cannot be deleted. It is empty if both objects are protected.
+	// Awaited says which finalizers are missing on the class and on the Secret with the credentials. The launch waits
+	// for them, because without class or credentials the instance could not be deleted. Empty means that none is
+	// missing.
 	Awaited string
-	// Leaving is the error for a class that no longer serves because of its deletion. Nil means that the class serves.
+	// Leaving is the error if no instance may be created, because the class is being deleted. Nil means that an
+	// instance may be created.
 	Leaving *Error
 }
 
@@ -81,7 +83,7 @@ func UserDataHash(namespace string, template Template) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Template is a bootstrap template. It may contain secrets, so it is printed as "[redacted]".
+// Template is user data with placeholders. It may contain secrets, so it is printed as "[redacted]".
 type Template []byte
 
 const redacted = "[redacted]"

@@ -18,7 +18,7 @@ import (
 
 // Resolver reads the objects from which instances of Machines are created.
 type Resolver struct {
-	// Classes reads MachineClasses. It may be a cache.
+	// Classes reads MachineClasses, from a cache or from the API server.
 	Classes client.Reader
 	// Secrets reads Secrets from the API server, without a cache.
 	Secrets client.Reader
@@ -66,7 +66,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	return out, nil
 }
 
-// ResolveForDeletion returns what still exists to find and delete an instance. A missing class or template is not an
+// ResolveForDeletion returns the inputs for finding and deleting an instance. A missing class or template is not an
 // error, because status.instance has the necessary values. If no referenced credentials can be used, it returns an
 // *Error with CredentialsNotFound or SecretNotLabelled.
 //
@@ -114,8 +114,8 @@ type userData struct {
 	values []v1beta1.UserDataValue
 }
 
-// describe returns the content of the class or inline specification without Secrets. With an *Error, the result is
-// empty.
+// describe returns the content of the class or inline specification without Secrets. If it returns an *Error, the other
+// results are empty.
 func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
@@ -211,7 +211,8 @@ func Usable(secret client.Object) bool {
 	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
 }
 
-// notLabelled returns an error with the kubectl command that allows the use in addition to existing ones.
+// notLabelled returns an error with the kubectl command that labels the Secret for the use. The command keeps a use
+// that the label already allows.
 func notLabelled(secret *corev1.Secret, use string) *Error {
 	value, overwrite := use, ""
 	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {

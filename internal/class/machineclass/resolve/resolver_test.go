@@ -240,7 +240,7 @@ func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 	}
 }
 
-// A failed read that counted as a missing object would never be retried.
+// A failed read must be retried. A missing object is not retried, so the resolver must not confuse the two.
 func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	boom := errors.New("boom")
 	broken := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{

@@ -9,7 +9,7 @@ import (
 )
 
 // Shared returns a reader in which concurrent callers share the reads of a Secret, because many new machines use the
-// same few Secrets. Each caller gets a read that began after its call, and no result outlives its callers.
+// same few Secrets. Each caller gets the result of a read that began after its call. Results are not cached.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -24,7 +24,7 @@ type shared struct {
 // queue holds the read in progress and the next read. Callers that arrive during a read share the next one.
 type queue struct{ begun, next *read }
 
-// read is one read of a Secret. secret and err are valid after done is closed.
+// read is one GET of a Secret, with its result. secret and err are valid after done is closed.
 type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
@@ -60,9 +60,9 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns a read that begins after the call. If first is true, the caller must execute it after before, which may
-// be nil, has ended.
-func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
+// join returns the read whose result the caller may use, because it begins after the call. If first is true, the caller
+// must execute this read as soon as the previous read, if not nil, has ended.
+func (s *shared) join(key client.ObjectKey) (r, previous *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.reads[key]

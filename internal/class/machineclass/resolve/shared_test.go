@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// server answers a read when the test sends to its channel. The Secret contains the number of the read, in the order of
-// their beginning.
+// server answers a read when the test sends to its channel. Reads are numbered in the order in which they begin, and
+// the returned Secret contains the number.
 type server struct {
 	client.Reader
 	answers chan error
@@ -55,7 +55,7 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	return out
 }
 
-// A caller that arrives during a read must not get its result, which may be too old.
+// A caller that arrives during a read must not get the result of that read, because the result may be too old.
 func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -139,7 +139,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// expect fails unless the object has exactly these capacity annotations, given as pairs of a short key and a value.
+// expect checks that the object has exactly the wanted capacity annotations, given as pairs of a short key and a value.
 func (w *world) expect(d client.Object, want ...string) {
 	w.Helper()
 	got, wanted := map[string]string{}, map[string]string{}

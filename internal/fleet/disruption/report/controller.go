@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// countInterval is the minimum time between status writes that change only counts.
+	// countInterval is the minimum time between two status writes if only numbers of machines have changed.
 	countInterval = 10 * time.Second
 	coalesce      = time.Second
 	// clockCheck is the longest time between two evaluations of a budget with windows, because the system clock may be

@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of budgets. A nil *Metrics records nothing.
+// Metrics exports how many disruptions the budgets allow, how many machines are disrupted, and how many disruptions are
+// blocked. A nil *Metrics records nothing.
 type Metrics struct {
 	budgets *objectmetrics.Collector
 }
@@ -24,7 +25,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
-		"Machines that a MachineDisruptionBudget (namespace/name) allows to be disrupted at a time. Absent while the budget is not in force.",
+		"How many machines a MachineDisruptionBudget (namespace/name) allows to be disrupted at the same time. The metric is absent while the budget is not in force.",
 		[]string{"budget"}, nil)
 	current := prometheus.NewDesc("machinist_disruptions_current",
 		"Disrupted machines that a MachineDisruptionBudget (namespace/name) selects, by reason.",

@@ -40,7 +40,8 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 	return b
 }
 
-// machines returns one machine of a pool for each reason. An empty reason means not disrupted.
+// machines returns a machine of the pool for each reason, disrupted for this reason. If the reason is empty, the
+// machine is not disrupted.
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", pool, i),
@@ -281,7 +282,7 @@ func TestBudgetsAreExportedUntilTheyAreDeleted(t *testing.T) {
 	want := func(name string, lines ...string) {
 		t.Helper()
 		text := map[string]string{
-			allowed: "# HELP " + allowed + " Machines that a MachineDisruptionBudget (namespace/name) allows to be disrupted at a time. Absent while the budget is not in force.\n# TYPE " + allowed + " gauge\n",
+			allowed: "# HELP " + allowed + " How many machines a MachineDisruptionBudget (namespace/name) allows to be disrupted at the same time. The metric is absent while the budget is not in force.\n# TYPE " + allowed + " gauge\n",
 			current: "# HELP " + current + " Disrupted machines that a MachineDisruptionBudget (namespace/name) selects, by reason.\n# TYPE " + current + " gauge\n",
 		}[name]
 		for _, line := range lines {

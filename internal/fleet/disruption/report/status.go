@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Use is the current use of a budget: how many machines it selects, and how many of these are disrupted.
+// Use holds numbers of machines for the status of a budget.
 type Use struct {
 	// Selected is how many machines the budget selects.
 	Selected int
@@ -31,7 +31,7 @@ type Use struct {
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 
-// Count counts the machines of a namespace that the budget selects.
+// Count returns how many machines of a namespace the budget selects, and how many of these are disrupted.
 func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
@@ -106,7 +106,8 @@ func reasonOf(problem error) string {
 // maxMessage is the schema's limit for a condition's message in bytes.
 const maxMessage = 32768
 
-// write writes a changed status. If only counts changed since a recent write, it returns how long to wait instead.
+// write updates the status if it changed. If only numbers of machines changed since a recent write, it does not write
+// but returns how long to wait before the next attempt.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,
 	status *v1beta1.MachineDisruptionBudgetStatus, problem error) (wait time.Duration, err error) {
 	if equality.Semantic.DeepEqual(b.Status, *status) {

@@ -370,7 +370,8 @@ func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
-// Other numbers in the status change soon before or after a machine's version.
+// A machine's version usually changes at about the same time as other numbers in the status, so one write is enough for
+// both changes.
 func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
 	b := newBench(t)
 	b.create(1)

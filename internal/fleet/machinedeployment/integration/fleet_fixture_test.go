@@ -345,8 +345,9 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// made returns how many machines were created since the guard started. It waits for events of existing machines.
-func (f *fleet) made() int {
+// createdMachines returns how many machines were created since the guard started. It first waits until the guard has
+// received the events of all existing machines.
+func (f *fleet) createdMachines() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)
 	defer cancel()

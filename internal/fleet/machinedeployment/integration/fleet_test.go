@@ -44,7 +44,7 @@ func TestCreatesScalesAndRollsWithinItsBounds(t *testing.T) {
 	f.watchOver(within(11, 10))
 	f.roll("b")
 	d := f.awaitComplete("b", 10)
-	if made := f.made(); made != 10 {
+	if made := f.createdMachines(); made != 10 {
 		t.Errorf("%d machines were made to replace 10", made)
 	}
 	if d.Status.CurrentRevision != 2 {
@@ -220,7 +220,7 @@ func TestOnDeleteCreatesReplacementsFromTheNewRevision(t *testing.T) {
 			}
 		}
 		f.awaitClasses(left)
-		if made := f.made(); made != i+1 {
+		if made := f.createdMachines(); made != i+1 {
 			t.Errorf("%d machines were made for %d that somebody deleted", made, i+1)
 		}
 	}
@@ -269,7 +269,7 @@ func TestRolloutAfterRenewsAllMachines(t *testing.T) {
 			t.Errorf("machine %s is still there", m.Name)
 		}
 	}
-	if made := f.made(); made != 2 {
+	if made := f.createdMachines(); made != 2 {
 		t.Errorf("%d machines were made to renew 2", made)
 	}
 }

@@ -21,9 +21,9 @@ func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// exactly returns the rule of a rollout in place: no machine is created or deleted, and few enough are updated at a
-// time.
-func exactly(live, fewest int) func(int, int, map[string]int) string {
+// liveAndAvailable returns a check for a rollout in place: the number of live machines does not change, and at least
+// the fewest number of machines stays available.
+func liveAndAvailable(live, fewest int) func(int, int, map[string]int) string {
 	return func(n, available int, _ map[string]int) string {
 		if n != live {
 			return fmt.Sprintf("there are not %d live machines", live)
@@ -70,14 +70,14 @@ func TestInPlaceKeepsEveryMachine(t *testing.T) {
 	f.create(7, inPlace("2"))
 	f.awaitComplete("a", 7)
 	before := f.uids()
-	f.watchOver(exactly(7, 5))
+	f.watchOver(liveAndAvailable(7, 5))
 	f.roll("b")
 	f.awaitComplete("b", 7)
 	f.wantSame(before, "b")
 	f.roll("a") // the former set takes the machines back
 	d := f.awaitComplete("a", 7)
 	f.wantSame(before, "a")
-	if made := f.made(); made != 0 || d.Status.CurrentRevision != 3 || len(f.sets()) != 2 {
+	if made := f.createdMachines(); made != 0 || d.Status.CurrentRevision != 3 || len(f.sets()) != 2 {
 		t.Errorf("%d machines were made; revision %d, %d sets", made, d.Status.CurrentRevision, len(f.sets()))
 	}
 }
@@ -91,7 +91,7 @@ func TestInPlaceStopsWhereTheProviderRefuses(t *testing.T) {
 	f.create(6, inPlace("4"))
 	f.awaitComplete("a", 6)
 	before := f.uids()
-	f.watchOver(exactly(6, 2))
+	f.watchOver(liveAndAvailable(6, 2))
 	f.roll("b")
 	f.awaitDeployment("the revision to fail", func(d *v1beta1.MachineDeployment) bool {
 		return reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonRevisionFailing && d.Status.UpdatedReplicas == 4
@@ -110,7 +110,7 @@ func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f.roll("b")
 	f.scale(9)
 	f.awaitComplete("b", 9)
-	if made := f.made(); made != 5 {
+	if made := f.createdMachines(); made != 5 {
 		t.Errorf("%d machines were made for 5 more", made)
 	}
 	f.watchOver(within(9, 2))
@@ -138,7 +138,7 @@ func TestInPlaceBySelection(t *testing.T) {
 	f.create(6, inPlace("2"), bySelection)
 	f.awaitComplete("a", 6)
 	before := f.uids()
-	f.watchOver(exactly(6, 4))
+	f.watchOver(liveAndAvailable(6, 4))
 	f.roll("b")
 	waits := func(updated int32) {
 		t.Helper()

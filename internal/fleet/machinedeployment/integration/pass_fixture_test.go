@@ -223,7 +223,7 @@ func (b *bench) change(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.api.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// reconcile runs one pass, late enough that it is not debounced.
+// reconcile first moves the clock beyond the debounce time, and then runs one pass.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try("web")
@@ -287,7 +287,8 @@ func (b *bench) play() {
 	}
 }
 
-// playSet creates or deletes machines until the set has its replicas, and calls become for each new machine.
+// playSet creates or deletes machines until the set has its replicas. For each new machine, it calls the function
+// become, which sets the state of the machine.
 func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) {
 	b.Helper()
 	list := &v1beta1.MachineList{}

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// A change of replicas is divided only once. Otherwise the old set would grow for the change and shrink for the rollout
-// again and again.
+// If spec.replicas changes during a rollout, the change is divided among the sets only once. Otherwise each pass would
+// first scale the old set up because of the change, and then down because of the rollout.
 //
 // Rule: scale-during-rollout-in-proportion.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
@@ -85,8 +85,8 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	}
 }
 
-// A set may act on its new size with the cache from which its deployment computed that size, but not with an older
-// cache.
+// A deployment computes the size of a set from a cache. The set may use the same cache to reach this size, but not an
+// older cache.
 //
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {

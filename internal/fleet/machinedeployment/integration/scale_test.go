@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Autoscalers use the scale subresource, which must contain the selector and the number of machines.
+// Autoscalers read and change deployments through the scale subresource. They need its fields status.selector and
+// status.replicas.
 func TestAutoscalersScaleADeployment(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout creates a deployment in the middle of a rollout. The machines of the set workers, which the bench reconciles,
-// are available. Those of the set other are not.
+// rollout creates a deployment in the middle of a rollout, with two sets. The bench reconciles the set "workers", whose
+// machines are available. The machines of the set "other" are not available.
 func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web",

@@ -75,12 +75,12 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 
 	b.reconcile()
 	b.wantLives(3)
-	// The cache is still older than the first live list.
+	// The cache still does not contain what the first live list returned, so the set lists live again.
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1})
 }
 
-// A read of the cache waits for the set's own writes. If the cache is new enough after that, it is read again, so a
-// slow watch causes no live lists.
+// The set waits until the cache contains the set's own writes. If the cache catches up, the set reads the cache again
+// instead of listing machines live.
 func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -101,7 +101,7 @@ func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 0})
 }
 
-// Machines that no longer match the selector of a live LIST count until they are released.
+// A live LIST uses the set's selector. A machine that no longer matches the selector still counts until it is released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -263,7 +263,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonSetDeleting)
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionFalse, v1beta1.ReasonAtDesiredReplicas)
 
-	// A cache that does not show the deletion yet changes nothing.
+	// The set must not create machines even if the cache does not show the deletion of the set yet.
 	b.hooks.set = func(set *v1beta1.MachineSet) { set.DeletionTimestamp = nil }
 	b.restart()
 	b.reconcile()

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// exchange creates a deployment with the sets workers, which the bench reconciles, and other.
+// exchange creates a deployment with two sets: "workers", which the bench reconciles, and the returned set "other".
 func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := func(pool string) v1beta1.MachineTemplateSpec {
@@ -93,7 +93,8 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// Rule handover-gives-surplus: the order exceeds the surplus or the number of machines.
+// Rule handover-gives-surplus: the annotation move-to requests more machines than the set has in excess of its
+// replicas, or more than it has at all.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)
@@ -147,7 +148,7 @@ func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: the cache does not show yet that the order was canceled.
+// Rule handover-gives-surplus: the deployment has canceled the hand-over, but the cache does not show this yet.
 func TestAnOrderIsConfirmedLive(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 3, 0)

@@ -16,8 +16,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// others is the number of sets that must not wait for one slow set. With fewer sets, shared locks might go unnoticed.
-const others = 24
+// otherSets is the number of sets that must not wait for one slow set. With fewer sets, two sets that share a lock
+// might go unnoticed.
+const otherSets = 24
 
 func (b *bench) setOf(d *v1beta1.MachineDeployment, name string, machines, replicas int32) {
 	b.Helper()
@@ -51,7 +52,7 @@ func (b *bench) pass(set string) error {
 	return err
 }
 
-// wantOthersServed blocks a deletion of the set slow and fails unless every other set can delete a machine.
+// wantOthersServed blocks a deletion in the set "slow". Meanwhile, every other set must be able to delete a machine.
 func (b *bench) wantOthersServed() {
 	b.Helper()
 	began, end := make(chan struct{}), make(chan struct{})
@@ -67,7 +68,7 @@ func (b *bench) wantOthersServed() {
 	<-began
 	b.took()
 	go func() {
-		for i := range others {
+		for i := range otherSets {
 			if err := b.pass(fmt.Sprintf("quick%d", i)); err != nil {
 				quickly <- err
 				return
@@ -78,7 +79,7 @@ func (b *bench) wantOthersServed() {
 	select {
 	case err := <-quickly:
 		b.must(err)
-		b.wantCalls(map[string]int{"delete": others})
+		b.wantCalls(map[string]int{"delete": otherSets})
 	case <-time.After(20 * time.Second):
 		b.Error("a set waits for the API server's answer about a machine of another owner")
 	}
@@ -95,7 +96,7 @@ func TestRemediationDoesNotWaitForThatOfAnotherOwner(t *testing.T) {
 		b.play(name+"-0", b.failed)
 	}
 	broken("slow")
-	for i := range others {
+	for i := range otherSets {
 		broken(fmt.Sprintf("quick%d", i))
 	}
 	b.wantOthersServed()
@@ -118,7 +119,7 @@ func TestAScaleDownDoesNotWaitForThatOfAnotherDeployment(t *testing.T) {
 		b.setOf(d, name+"-new", 1, 1)
 	}
 	rolling("slow")
-	for i := range others {
+	for i := range otherSets {
 		rolling(fmt.Sprintf("quick%d", i))
 	}
 	b.wantOthersServed()

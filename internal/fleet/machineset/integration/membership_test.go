@@ -453,7 +453,7 @@ func TestCountsAreWrittenEveryTwoSecondsAtMost(t *testing.T) {
 			t.Errorf("the last count would not be written: looks again after %s", result.RequeueAfter)
 		}
 	}
-	// One write after two seconds, and one because MachinesReady becomes True.
+	// The status is written once after two seconds, and once because MachinesReady becomes True.
 	b.wantCalls(map[string]int{"patch status": 2})
 	if s := b.set().Status; s.ReadyReplicas != 20 {
 		t.Errorf("status %+v", s)

@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzResolve (rule surge-and-unavailable-kept) resolves random strategies. Errors name the field. Other results let a
-// rollout advance and do not overflow. Values that the CRD admits cause no error.
+// FuzzResolve (rule surge-and-unavailable-kept) resolves random strategies. An error must name the field, and values
+// that the CRD admits must not cause an error. If there is no error, the bounds must let a rollout advance, and must
+// not overflow.
 func FuzzResolve(f *testing.F) {
 	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",
 		"2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {

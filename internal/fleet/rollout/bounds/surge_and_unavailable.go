@@ -18,16 +18,16 @@ type Bounds struct {
 	MaxUnavailable int32
 }
 
-// Of returns the bounds of a deployment with its current replicas.
-func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
+// ForDeployment returns the bounds of a deployment with its current replicas.
+func ForDeployment(d *v1beta1.MachineDeployment) (Bounds, error) {
 	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
 // Resolve returns the bounds of a strategy. A percentage in maxSurge is rounded up, and one in maxUnavailable is
 // rounded down. If both are 0, one machine may be unavailable, because a rollout could not advance otherwise.
 //
-// Recreate may make all machines unavailable. OnDelete permits neither surge nor unavailable machines. InPlace permits
-// no surge and at least one unavailable machine.
+// Recreate may make all machines unavailable. OnDelete permits neither surge nor unavailable machines. InPlace does not
+// permit surge, and its maxUnavailable is at least 1.
 func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:

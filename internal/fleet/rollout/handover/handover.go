@@ -32,8 +32,8 @@ type Order struct {
 
 const onlySelected = "selected"
 
-// OrderOf returns the order in the annotations, or false if there is none. For an invalid order, To is a colon followed
-// by the annotation, which is never the name of a set.
+// OrderOf returns the order in the annotation move-to, or false if there is none. If the value of the annotation is
+// invalid, To is a colon followed by this value. No set can have such a name.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -56,8 +56,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set, or false if there is none. A set without a deployment ignores the
-// annotations, because no controller would remove them.
+// Ordered returns the hand-over that the deployment has ordered from the set, or false if there is none. A set without
+// a deployment ignores the annotations, because no controller would remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -71,11 +71,12 @@ func Receives(set *v1beta1.MachineSet) bool {
 	return receives && ofDeployment(set)
 }
 
-// ReceivesFrom reports whether to receives the machines that from hands over.
-func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
-	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
-	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
-		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
+// ReceivesFrom reports whether the set receiver may receive machines of the set source. This requires that both sets
+// belong to the same deployment, and that the receiver's annotation receive-from names the source.
+func ReceivesFrom(receiver, source *v1beta1.MachineSet) bool {
+	a, b := metav1.GetControllerOfNoCopy(receiver), metav1.GetControllerOfNoCopy(source)
+	return a != nil && b != nil && a.UID == b.UID && receiver.UID != source.UID &&
+		receiver.DeletionTimestamp.IsZero() && receiver.Annotations[v1beta1.AnnotationReceiveFrom] == source.Name
 }
 
 func ofDeployment(set *v1beta1.MachineSet) bool {
@@ -83,8 +84,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes the order and the set that machines are received from into the set's annotations. An empty value
-// removes the annotation.
+// Annotate sets the annotation move-to of the set to the order, and the annotation receive-from to receiveFrom. If a
+// value is empty, the annotation is removed.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -126,7 +127,8 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Interrupts reports whether the machine is Ready and up to date, so that a hand-over interrupts its service.
+// Interrupts reports whether a hand-over would interrupt pods. This is so for a machine that is Ready and up to date,
+// because it would be updated in place.
 func Interrupts(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && !Updating(m)
 }

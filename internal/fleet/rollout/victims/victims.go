@@ -8,9 +8,10 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns the machines that a set with a surplus deletes. order holds all its machines in deletion order. At
-// most spare available machines are chosen. Instead of another available machine, Choose takes the next unavailable one
-// that controllers may change. blocked holds the available surplus machines without such a substitute.
+// Choose returns the machines that a set with a surplus deletes. The parameter order contains all machines of the set
+// in deletion order, and spare is how many available machines may be deleted. Once this limit is reached, Choose skips
+// available machines, and chooses unavailable machines from later in the order that controllers may change. If there
+// are too few of these, the result blocked contains the skipped machines that stay without a substitute.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {
@@ -34,8 +35,8 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 	return victims, blocked
 }
 
-// Forecast predicts which machines a set deletes when its replicas are lowered. It holds for every delete policy, even
-// if machines change before the set decides.
+// Forecast predicts which machines a set deletes when its replicas are lowered. The prediction is right for every
+// delete policy, even if machines change before the set decides.
 type Forecast struct {
 	// UnavailableFirst is how many unavailable machines the set deletes before the first available one.
 	UnavailableFirst int32

@@ -57,7 +57,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	b.options = healthcheck.Options{
-		// Like a real process, cache only the own namespaces.
+		// The client reads only the namespace of the test, as a real process reads only the namespaces that it manages.
 		Client: client.NewNamespacedClient(b.c, b.namespace), Live: b.c, Nodes: &healthcheck.Nodes{Cached: b.c, Live: b.c},
 		Recorder: b.events, Clock: b.clock, BuiltIn: policy, Metrics: metrics,
 		Stopped: func() (string, string) {

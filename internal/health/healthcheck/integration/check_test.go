@@ -26,7 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Nodes that fail together reach their timeouts one by one. The first must not count as the only unhealthy one.
+// If nodes fail together, their timeouts end one after the other. When the first timeout ends, the other failed nodes
+// must already count for maxUnhealthy.
 //
 // Rule: max-unhealthy-stops-remediation.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
@@ -84,7 +85,8 @@ func TestBuiltInPolicyAppliesToUnselectedMachines(t *testing.T) {
 	b.advance(50 * time.Minute)
 	b.wantMarked(machines[0], other)
 
-	// Without the check, the built-in policy applies. It tolerates two unhealthy machines of seven, but not three.
+	// Without the check, the built-in policy applies. If three of seven machines are unhealthy, it remediates none of
+	// them, because its limit is two.
 	b.must(b.c.Delete(b.ctx(), c))
 	b.silence(machines[1])
 	b.pass()
@@ -130,7 +132,7 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	b.silence(machines...)
 	b.advance(time.Hour)
 	b.wantMarked()
-	b.wantCheck(c, v1beta1.ReasonMeltdown, "The nodes of 6 of 6 running machines are not well.", 6, 0, 0)
+	b.wantCheck(c, v1beta1.ReasonMeltdown, "The nodes of 6 of 6 running machines have problems.", 6, 0, 0)
 	frozen := func() float64 {
 		t.Helper()
 		gathered, err := b.registry.Gather()
@@ -189,7 +191,8 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletion timestamps are by the real clock.
 	})
 	_, owned := b.set("web")
-	// Machines that were created in the same second have no order, so the others get no owner.
+	// The machines in others must not belong to the set, because the order of machines that were created in the same
+	// second is undefined.
 	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
 	last := b.machine("try-0", owned, protected)
@@ -224,7 +227,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	}
 	b.wantNoWrites()
 
-	// Other machines are still replaced, and a higher limit applies.
+	// Other machines are still replaced. Without the limit maxRetries, the last machine is replaced too.
 	b.silence(others[0])
 	b.advance(time.Minute)
 	b.wantMarked(others[0])
@@ -236,7 +239,8 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	b.wantMarked(others[0], last)
 }
 
-// Without admission, a check with an invalid selector reports it and selects nothing.
+// If admission did not reject an invalid selector, the status of the check reports the error, and the check selects no
+// machines.
 func TestInvalidSelectorIsReported(t *testing.T) {
 	b := newBench(t)
 	c := b.check()

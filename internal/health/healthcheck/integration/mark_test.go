@@ -35,7 +35,7 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	b.advance(9 * time.Minute)
 	b.wantMarked()
 
-	// The provider still has the machine without its mark.
+	// The provider has read the machine before it was marked for remediation.
 	unaware := b.read(broken)
 	b.advance(time.Minute)
 	b.wantMarked(broken)
@@ -100,7 +100,7 @@ func TestMachineWithoutOwnerIsOnlyMarked(t *testing.T) {
 	}
 }
 
-// After a restore from a backup, another field manager may own the mark of a healthy machine.
+// After a restore from a backup, another field manager may own the condition RemediationRequested of a healthy machine.
 func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
@@ -162,7 +162,7 @@ func TestMarksFollowAnnotations(t *testing.T) {
 	if got := b.mark(machines[2]); got.Reason != v1beta1.ReasonRemediateAnnotation {
 		t.Errorf("the mark is %+v", got)
 	}
-	// skip-remediation removes the mark, and a paused machine keeps it.
+	// The annotation skip-remediation on one machine removes its mark. The other machine is paused, so its mark stays.
 	b.annotate(machines[1], v1beta1.AnnotationSkipRemediation, "")
 	b.annotate(machines[2], v1beta1.AnnotationPaused, "")
 	b.annotate(machines[2], v1beta1.AnnotationRemediate, nil)

@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AddForceDeleted adds a Machine that is being force-deleted to the stored page with the key of page, unless it is
-// there. It fails with a conflict if another process wrote at the same time.
+// AddForceDeleted adds the entry of a Machine that is being force-deleted to the ledger. The fields Provider, Namespace
+// and Shard of page select the stored page. If this page already contains the entry, nothing is written.
+// AddForceDeleted fails with a conflict if another process wrote at the same time.
 func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	found, missing, err := b.read(ctx)
 	if err != nil {
@@ -45,7 +46,8 @@ func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all
 	return all, nil
 }
 
-// DropForceDeleted makes Keep remove the ForceDeleted entries of these UIDs.
+// DropForceDeleted must be called before Keep if the ForceDeleted entries with these UIDs are no longer needed. Keep
+// then removes them from the ledger.
 func (p *Page) DropForceDeleted(uids map[string]bool) { p.finished = uids }
 
 func (p *Page) rememberForceDeleted(before Page) {

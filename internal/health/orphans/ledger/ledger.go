@@ -1,8 +1,8 @@
 // Package ledger stores what the last pass of the orphan collection found, so that users can read it. Only the
 // provider's process can list the cloud, and users have no access to that process.
 //
-// The ledger is a ConfigMap in the namespace of the leases, with one key for each provider. A pass reads it once and
-// writes it only after a change.
+// The ledger is a ConfigMap in the namespace of the leases, with one key for each provider. A pass reads the ConfigMap
+// once, and writes it only if the result has changed.
 package ledger
 
 import (
@@ -38,33 +38,38 @@ type Page struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Shard is the part of the namespaces that was listed, such as 0-of-4, or empty for all.
 	Shard string `json:"shard,omitempty"`
-	// Written is when the page last changed.
+	// Written is the time of the last change of the page.
 	Written time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
 	Period int64 `json:"periodSeconds"`
-	// Stopped explains why the process does not look for orphans. If set, the other results are unknown.
+	// Stopped explains why the process does not look for orphans. If Stopped is not empty, the page contains no current
+	// results.
 	Stopped string `json:"stopped,omitempty"`
-	// Unlisted are the classes, and machines without a class, whose instances could not be listed.
+	// Unlisted contains the classes whose instances could not be listed. It also contains such machines without a
+	// class.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
-	// MostOrphaned means that most instances had no Machine, so that an administrator must confirm their removal. It
-	// backs up the condition OrphanRemovalBlocked of the classes.
+	// MostOrphaned means that most instances had no Machine, so that an administrator must confirm their removal. The
+	// condition OrphanRemovalBlocked of the classes says the same, but can be lost if the status is cleared.
 	MostOrphaned bool `json:"mostOrphaned,omitempty"`
-	// Total is the number of orphans and duplicates. Entries describe at most MostEntries of them.
+	// Total is the number of orphans and duplicates. Entries describes at most MostEntries orphans and duplicates.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
-	// ForceDeleted are force-deleted Machines that may have left something in the cloud, which the user also wanted to
-	// remove. An entry stays until a list for its Source shows nothing of the Machine. Beyond MostForceDeleted, the
-	// oldest entries are dropped.
+	// ForceDeleted contains the Machines that were force-deleted although their instance or other resources may still
+	// exist in the cloud. An entry stays until a list for its Source contains no resources of the Machine. Beyond
+	// MostForceDeleted, the oldest entries are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
-	// finished holds the UIDs in ForceDeleted that left nothing in the cloud.
+	// finished contains the UIDs of force-deleted Machines that have no resources in the cloud anymore.
 	finished map[string]bool
 }
 
-// Unlisted is a class, or a machine without a class, whose instances could not be listed. Why is a reason or code.
+// Unlisted describes a failed list of instances.
 type Unlisted struct {
+	// Source is the namespace/name of the class, or of the Machine without a class, whose instances could not be
+	// listed.
 	Source string `json:"source"`
-	Why    string `json:"why"`
+	// Why is the cause, as a reason of a condition or as an error code of the driver.
+	Why string `json:"why"`
 }
 
 // Entry is one instance, or the leftovers of one machine.
@@ -72,15 +77,17 @@ type Entry struct {
 	// ProviderID is empty for leftovers.
 	ProviderID string   `json:"providerID"`
 	Parts      []string `json:"parts,omitempty"`
-	// Machine is the namespace/name of the Machine in the tags. UID is the UID in the tags.
+	// Machine is the namespace/name of the Machine, and UID is the UID of the Machine, as the tags of the instance
+	// contain them.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
-	// Source is the namespace/name of the class with which the entry was found, or of a machine without a class.
+	// Source is the namespace/name of the class whose credentials found the instance. If a Machine without a class has
+	// these credentials, Source is the namespace/name of this Machine.
 	Source string `json:"source"`
-	// FirstSeen is when the entry was first found. Launched is the creation time that the cloud reports.
+	// FirstSeen is the time at which the entry was first found. Launched is the creation time that the cloud reports.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
-	// Outcome is the decision of the pass: an Outcome of package orphans.
+	// Outcome is the decision of the pass, such as "Delete" or "TooYoung": a value of the type orphans.Outcome.
 	Outcome string `json:"outcome"`
 }
 
@@ -101,7 +108,7 @@ func Key(provider, namespace string) string {
 	return provider + "." + namespace
 }
 
-// key returns the key of the page. Each shard has its own page.
+// Each shard has its own page, so key contains the shard.
 func (p *Page) key() string {
 	if p.Shard == "" {
 		return Key(p.Provider, p.Namespace)
@@ -112,7 +119,8 @@ func (p *Page) key() string {
 // shardInfix marks the keys of shards. Namespace names have no dots.
 const shardInfix = ".shard."
 
-// outdated returns the keys of pages about the same instances that ended processes wrote with another number of shards.
+// outdated returns the keys of pages that describe the same instances but were written with another number of shards.
+// The processes that wrote them have ended.
 func (p *Page) outdated(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {
@@ -210,8 +218,8 @@ func Decode(text string) (Page, error) {
 	return p, nil
 }
 
-// remember copies first observations from the previous page, because processes lose them. While the process does not
-// look for orphans, MostOrphaned is copied too.
+// remember copies the time FirstSeen of each entry from the previous page, because a process forgets these times when
+// it restarts. While the process does not look for orphans, MostOrphaned keeps the value of the previous page.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)
@@ -226,7 +234,8 @@ func (p *Page) remember(before Page) {
 	}
 }
 
-// key identifies an instance by its provider ID, and leftovers by their class.
+// key identifies the entry of an instance by its provider ID and the UID of its Machine. Leftovers have no provider ID,
+// so their class and the UID identify them.
 func (e *Entry) key() string {
 	if e.ProviderID == "" {
 		return "parts " + e.Source + " " + e.UID

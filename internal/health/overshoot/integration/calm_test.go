@@ -181,7 +181,8 @@ func TestInterruptedThawIsCompleted(t *testing.T) {
 	b.wantNoLabel(b.set(set.Name))
 }
 
-// The new deployment scales the adopted set down, which is not an overshoot.
+// A deployment adopts a set and scales it down. The machines of the set that are not deleted yet must not freeze the
+// fleet.
 //
 // Rule: former-size-tolerated.
 func TestAdoptedSetIsNotAnOvershoot(t *testing.T) {

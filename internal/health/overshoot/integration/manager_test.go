@@ -83,7 +83,7 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); creators.Wait() })
 }
 
-// Another program keeps creating machines for a set. The freeze ends when it stops.
+// Another program keeps creating machines for a set, so the set is frozen. When the program stops, the freeze ends.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {

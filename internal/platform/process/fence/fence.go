@@ -40,9 +40,9 @@ const (
 	unguarded
 )
 
-// New returns the fence of a process that is not the leader yet. The lock that Guard returns reports renewals to the
-// fence. The first renewal opens the fence. The fence closes when the latest renewal is older than renewDeadline. A nil
-// clock means the real clock.
+// New returns the fence of a process that is not the leader yet. Guard returns a lock for the elector, which records
+// each renewal of the Lease in the fence. The first renewal opens the fence. The fence closes when the latest renewal
+// is older than renewDeadline. A nil clock means the real clock.
 func New(renewDeadline time.Duration, c clock.WithTickerAndDelayedExecution) *Fence {
 	if c == nil {
 		c = clock.RealClock{}
@@ -86,7 +86,7 @@ func (f *Fence) expireLocked() {
 // that wraps ErrFenced.
 func (f *Fence) Context() context.Context { return f.base }
 
-// With returns a context that ends when the parent context ends or when the fence closes for good.
+// With derives a context from the parent context. The derived context also ends when the fence closes permanently.
 func (f *Fence) With(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(f.base, func() { cancel(context.Cause(f.base)) })
@@ -96,11 +96,12 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// Lost returns a channel that is closed when the Lease was lost. A release does not close it.
+// Lost returns a channel that is closed when the process loses the Lease. The channel stays open when the process
+// releases the Lease.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns the reason why the fence closed for good, or nil. It checks the deadline itself, because the elector
-// of a resumed process may call it before the timer of the fence fires.
+// closed returns the reason why the fence closed permanently, or nil. The method checks the deadline, because the
+// elector of a resumed process may call it before the timer of the fence fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,13 +111,14 @@ func (f *Fence) closed() error {
 	return f.reason
 }
 
-// noteRenewal records a successful renewal. The request was sent at the given time or later. A fence that has closed
-// for good stays closed.
+// noteRenewal records a successful renewal. The request was sent at the given time or later. If the fence has closed
+// permanently, noteRenewal does not open it again.
 func (f *Fence) noteRenewal(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		// The answer may arrive after the deadline, before any other call has checked it. Close the fence now.
+		// The answer may arrive after the deadline, and no other call may have checked the deadline yet. In this case,
+		// close the fence now.
 		f.expireLocked()
 	}
 	if f.state != notYetLeading && f.state != leading {

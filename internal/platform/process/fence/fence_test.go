@@ -92,8 +92,8 @@ func mustBeLost(t *testing.T, f *Fence) {
 	mustReport(t, f)
 }
 
-// mustReport waits until Context and Lost report that the fence is closed. It does not call Check, because some work
-// only observes its context.
+// mustReport waits until Context and Lost report that the fence is closed. It does not call Check, because work that
+// only observes its context must end too.
 func mustReport(t *testing.T, f *Fence) {
 	t.Helper()
 	select {

@@ -13,14 +13,15 @@ import (
 // common Lease, whose holder is the name of the group. A process renews both Leases together, and leads only while it
 // holds both.
 //
-// Processes that divide the work in another way belong to another group. A process that works alone holds the common
-// Lease under its own name. None of them can act before the common Lease of the previous group has expired. A member
-// that cannot renew both Leases stops acting before the common Lease expires.
+// Processes with another number of shards belong to another group. A process without shards holds the common Lease
+// under its own name. None of these processes can act before the common Lease of the previous group has expired. A
+// member that cannot renew both Leases stops acting before the common Lease expires.
 //
 // A member releases its own Lease, so that its successor can lead at once. The common Lease is never released, because
 // a member does not know whether other members still need it. It expires.
 type Joint struct {
-	// The identity of common is the name of the group. No other lock uses these two Leases.
+	// own is the lock of the member's own Lease. common is the lock of the common Lease, and its identity is the name
+	// of the group. No other lock uses these two Leases.
 	own, common resourcelock.Interface
 
 	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest read
@@ -29,8 +30,8 @@ type Joint struct {
 	seen     *resourcelock.LeaderElectionRecord
 }
 
-// NewJoint returns the lock of a member of a group, for one elector. The parameter own is the Lease of this member. All
-// members hold the Lease common under the name of the group.
+// NewJoint returns the lock of a member of a group, for one elector. The parameter own is the Lease of this member. The
+// parameter common is the Lease that all members hold under the name of the group.
 func NewJoint(own, common *Lease) *Joint {
 	common.shared = true
 	return &Joint{own: own, common: common}
@@ -66,8 +67,8 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return own, ownRaw, ownErr
 }
 
-// Create implements resourcelock.Interface. It acquires the common Lease and creates the member's own Lease. An
-// existing own Lease may have another holder, so Create fails.
+// Create implements resourcelock.Interface. It acquires the common Lease and creates the member's own Lease. If the own
+// Lease already exists, Create fails, because the Lease may have another holder.
 func (j *Joint) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := j.hold(ctx, record); err != nil {
 		return err

@@ -15,9 +15,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is the lock that a Lease object represents. Unlike resourcelock.LeaseLock, it reports each write of the Lease
-// to the elector as a change. LeaseLock compares the content of the Lease, in which times are whole seconds. A
-// candidate would miss a second renewal within the same second, and take over too early.
+// Lease implements resourcelock.Interface with a Lease object. Unlike resourcelock.LeaseLock, it reports each write of
+// the Lease to the elector as a change. LeaseLock compares the content of the Lease, in which times are whole seconds.
+// If the leader renewed twice within one second, a candidate with LeaseLock would not notice the last renewal, and
+// would take over too early.
 //
 // Any client that may write the Lease can change it, and its holder notices this only at its next renewal. Therefore a
 // Lease that its holder did not release counts as held for another lease duration. This applies to a deleted Lease, to
@@ -34,18 +35,18 @@ type Lease struct {
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First reports whether no process has held the Lease before, and records that one holds it now. It returns true
-	// only once for all processes. If First is nil, a missing Lease always counts as deleted.
+	// First returns true if no process has ever held the Lease, and records that a process holds it now. Of all calls
+	// by all processes, only one returns true. If First is nil, a missing Lease always counts as deleted.
 	First func(context.Context) (bool, error)
 
 	// shared means that the members of a group hold the Lease with the same identity.
 	shared bool
 	// known is the Lease after the last read or write, or nil if it did not exist.
 	known *coordinationv1.Lease
-	// others is the last record that named another holder, or nil if the latest record did not.
-	others *resourcelock.LeaderElectionRecord
-	// requested means that an attempt of this process to acquire the Lease may have succeeded since it last saw another
-	// holder.
+	// foreignRecord is the latest record of the Lease if that record names another holder. Otherwise it is nil.
+	foreignRecord *resourcelock.LeaderElectionRecord
+	// requested is true if this process has tried to acquire the Lease, the attempt may have succeeded, and the process
+	// has seen no other holder since.
 	requested bool
 }
 
@@ -53,7 +54,8 @@ type Lease struct {
 // processes after the holder has died.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is the holder that the elector sees if an unreleased Lease names no holder or a wrong one.
+// notReleased is a placeholder for an unknown holder. The elector sees it if another client has removed or overwritten
+// the holder in a Lease that was not released.
 const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
@@ -61,7 +63,7 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	l.known = nil
 	read, err := l.Client.Get(ctx, l.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !l.requested {
-		return l.missing(ctx, err)
+		return l.recordOfMissing(ctx, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -69,17 +71,19 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	l.known = read
 	version := []byte(string(read.UID) + "/" + read.ResourceVersion)
 	record := l.recordForElector(resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec))
-	l.others = nil
+	l.foreignRecord = nil
 	if record.HolderIdentity != "" && record.HolderIdentity != l.Holder {
-		l.others, l.requested = record, false
+		l.foreignRecord, l.requested = record, false
 	}
 	return record, version, nil
 }
 
-// missing returns the record that the elector sees if the Lease does not exist. The last holder may still rely on a
-// deleted Lease. Therefore the elector gets the error NotFound only if no process has ever held the Lease.
-func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if l.others == nil && l.First != nil {
+// recordOfMissing returns the record that the elector sees if the Lease does not exist. If the Lease was deleted, its
+// last holder may still rely on it. Therefore the elector gets the error NotFound only if no process has ever held the
+// Lease.
+func (l *Lease) recordOfMissing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte,
+	error) {
+	if l.foreignRecord == nil && l.First != nil {
 		first, err := l.First(ctx)
 		if err != nil {
 			return nil, nil, fmt.Errorf("check whether Lease %s was deleted: %w", l.Describe(), err)
@@ -88,10 +92,10 @@ func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.Lead
 			return nil, nil, notFound
 		}
 	}
-	if l.others == nil {
-		l.others = l.recordForElector(&resourcelock.LeaderElectionRecord{HolderIdentity: notReleased})
+	if l.foreignRecord == nil {
+		l.foreignRecord = l.recordForElector(&resourcelock.LeaderElectionRecord{HolderIdentity: notReleased})
 	}
-	return l.others, []byte("deleted"), nil
+	return l.foreignRecord, []byte("deleted"), nil
 }
 
 func (l *Lease) recordForElector(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
@@ -123,7 +127,7 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	if err != nil {
 		return err
 	}
-	l.known, l.others = created, nil
+	l.known, l.foreignRecord = created, nil
 	return nil
 }
 
@@ -137,7 +141,7 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {
 		record.LeaderTransitions = 0 // The API server refuses a number that does not fit into an int32.
 	}
-	if l.known == nil && l.others != nil {
+	if l.known == nil && l.foreignRecord != nil {
 		return l.Create(ctx, record)
 	}
 	if l.known == nil {
@@ -156,7 +160,7 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if err != nil {
 		return err
 	}
-	l.known, l.others = written, nil
+	l.known, l.foreignRecord = written, nil
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lock reports renewals of a Lease to a Fence. It is for one elector. The elector must not release the Lease. Call
-// Release instead. Its methods must not be called concurrently.
+// Lock records the renewals of a Lease in a Fence. Only one elector may use a Lock. The elector must not release the
+// Lease. Call Release instead. The methods of Lock must not be called concurrently.
 type Lock struct {
 	resourcelock.Interface
 	fence *Fence
@@ -33,7 +33,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// Create creates the Lease, held by this process.
+// Create writes a new Lease object with this process as the holder.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.renew(ctx, record, l.Interface.Create)
 }
@@ -43,12 +43,12 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.renew(ctx, record, l.Interface.Update)
 }
 
-// renew sends a request that makes this process the holder of the Lease. With a closed fence it sends nothing, because
-// a renewal would delay the successor.
+// renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends no
+// request, because a renewal would delay the next leader.
 //
-// renew sets a new renew time in each request. The elector repeats a failed request with the same time. If the API
-// server had applied the first request, the repetition would not change the Lease, and other candidates would count
-// from the first request.
+// renew sets a new renew time in each request. The elector would repeat a failed request with the same renew time. If
+// the API server had applied the failed request, the repeated request would not change the Lease. Other candidates
+// would then wait for a lease duration only from the failed request.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leasedTo returns a store with a held Lease "own", and a candidate that has already read this Lease.
+// leasedTo returns a store and a candidate. The store contains the Lease "own" with the given holder, and the candidate
+// has already read this Lease.
 func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	t.Helper()
 	s = newStore()
@@ -86,7 +87,7 @@ func TestAReleasedLeaseIsFree(t *testing.T) {
 	checkRecord(t, candidate, "", 0)
 }
 
-// A lost answer: the leader later finds its own name in the Lease.
+// The answer to the first update is lost, so the leader notices only at the next read that the update succeeded.
 func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	candidate.Client = lostAnswers{s}

@@ -147,8 +147,8 @@ func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	case policy == "":
 		return v1beta1.DeleteNewest
 	case policy == "Custom":
-		f.report(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "The new value is Newest, the most similar "+
-			"order of Machinist.")
+		f.report(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "Machinist has no such policy. The new "+
+			"value is Newest, the most similar policy.")
 		return v1beta1.DeleteNewest
 	case !slices.Contains([]v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest},
 		policy):
@@ -194,7 +194,8 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 func (r *clusterK8sReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
-	// The old set has copied its annotations to its machines. An autoscaler does not read them there.
+	// The old set has copied its annotations to its machines. An autoscaler reads the capacity annotations only from
+	// sets, so the machines do not need these annotations.
 	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
 	r.metadata.apply(machine)
 	spec := f.child("spec")
@@ -232,8 +233,8 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet b
 	name := "providerSpec"
 	if _, found := f.object["providerConfig"]; found {
 		if _, both := f.object[name]; both {
-			f.report(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "There is also a providerSpec. Remove the "+
-				"one that is not valid any more.")
+			f.report(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "The fields providerConfig and "+
+				"providerSpec are both set. Remove the field that is not valid any more.")
 			f.ignore(name)
 		}
 		name = "providerConfig" // old name of the field
@@ -242,8 +243,8 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet b
 	if _, found := spec.object["value"]; found {
 		r.converted.Class = providerConfig(spec.child("value"), userData, reportedBySet)
 		if _, found := spec.get("valueFrom"); found {
-			spec.report(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "There is also a value. Remove the one that "+
-				"is not valid any more.")
+			spec.report(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "The fields value and valueFrom are both "+
+				"set. Remove the field that is not valid any more.")
 		}
 		return
 	}

@@ -34,7 +34,8 @@ type fields struct {
 	findings *[]provider.Finding
 }
 
-// newFields returns the fields of object. Findings are appended to findings with paths below path.
+// newFields wraps an object so that its fields can be read and checked. Problems are appended to findings. The path of
+// a finding starts with the argument path.
 func newFields(object map[string]any, path string, findings *[]provider.Finding) *fields {
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
@@ -63,8 +64,9 @@ func (f *fields) get(name string) (value any, ok bool) {
 	return value, ok && value != nil
 }
 
-// typed returns the value of a field. A value of another type causes a Blocker and counts as missing.
-func typed[T any](f *fields, name, want string) (value T, ok bool) {
+// fieldAs returns the value of a field if it has the type T. A value of another type causes a Blocker and counts as
+// missing.
+func fieldAs[T any](f *fields, name, want string) (value T, ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
 		return value, false
@@ -76,12 +78,12 @@ func typed[T any](f *fields, name, want string) (value T, ok bool) {
 }
 
 func (f *fields) text(name string) string {
-	value, _ := typed[string](f, name, "a string")
+	value, _ := fieldAs[string](f, name, "a string")
 	return value
 }
 
 func (f *fields) boolean(name string) bool {
-	value, _ := typed[bool](f, name, "true or false")
+	value, _ := fieldAs[bool](f, name, "true or false")
 	return value
 }
 
@@ -127,13 +129,15 @@ func (f *fields) duration(name string) *time.Duration {
 	return &d
 }
 
-// child returns the fields of a nested object, which may be missing. reportUnread includes them.
+// child returns the fields of a nested object, which may be missing. The method reportUnread of the outer object also
+// reports the unread fields of the nested object.
 func (f *fields) child(name string) *fields {
-	value, _ := typed[map[string]any](f, name, "an object")
+	value, _ := fieldAs[map[string]any](f, name, "an object")
 	return f.addChild(value, f.pathOf(name))
 }
 
-// peek returns the fields of an object that is read later. It marks nothing as read and reports nothing.
+// peek returns the fields of a nested object without marking the nested object or its fields as read. Problems in the
+// fields are not reported. The caller must read the nested object with child later.
 func (f *fields) peek(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
 	return newFields(object, f.pathOf(name), new([]provider.Finding))
@@ -163,7 +167,7 @@ func (f *fields) addChild(object map[string]any, path string) *fields {
 }
 
 func (f *fields) objects(name string) (all []*fields) {
-	list, _ := typed[[]any](f, name, "a list")
+	list, _ := fieldAs[[]any](f, name, "a list")
 	for i, item := range list {
 		path := name + "[" + strconv.Itoa(i) + "]"
 		object, ok := item.(map[string]any)
@@ -177,7 +181,7 @@ func (f *fields) objects(name string) (all []*fields) {
 }
 
 func (f *fields) texts(name string) (all []string) {
-	list, _ := typed[[]any](f, name, "a list")
+	list, _ := fieldAs[[]any](f, name, "a list")
 	for i, item := range list {
 		text, ok := item.(string)
 		if !ok {
@@ -191,7 +195,7 @@ func (f *fields) texts(name string) (all []string) {
 }
 
 func (f *fields) textMap(name string) map[string]string {
-	object, ok := typed[map[string]any](f, name, "an object")
+	object, ok := fieldAs[map[string]any](f, name, "an object")
 	if !ok {
 		return nil
 	}

@@ -56,7 +56,7 @@ func roleOf(t testing.TB, system System, old *unstructured.Unstructured) Role {
 	return kinds[i].Role
 }
 
-// describe returns the result of a conversion as YAML. The findings are comments.
+// describe formats the result of a conversion as YAML, with the findings as comments.
 func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte {
 	out := &bytes.Buffer{}
 	fmt.Fprintf(out, "# %s %s\n", old.GetKind(), old.GetName())

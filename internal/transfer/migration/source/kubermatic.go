@@ -32,7 +32,7 @@ const (
 	// Machine.
 	kubermaticInitializers = "machine-controller.kubermatic.io/initializers"
 
-	// kubermaticSkipEvictionAfter is an annotation of a Machine with a duration. It overrides the flag
+	// kubermaticSkipEvictionAfter is an annotation of a Machine. Its value is a duration that overrides the flag
 	// skip-eviction-after.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
@@ -67,7 +67,8 @@ func kubermaticMachine(d *dialect, f *fields, to *v1beta1.MachineSpec) (nodeName
 	versions := f.child("versions")
 	to.Version = kubeletVersion(versions)
 	versions.reportLoss("Machinist does not create control planes.", "controlPlane")
-	versions.reportLoss("Machinist has no field for the container runtime. The user data installs it.", "containerRuntime")
+	versions.reportLoss("Machinist has no field for the container runtime. The user data installs the container runtime.",
+		"containerRuntime")
 	f.reportLoss("Kubernetes no longer has dynamic configuration of kubelets.", "configSource")
 	return nodeName
 }

@@ -50,8 +50,8 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 		nodeName := kubermaticMachine(d, spec, &machine.Spec)
 		for _, name := range spec.texts("roles") {
 			if name != "Node" { // Every machine has this role.
-				spec.report(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines are only nodes. Machinist "+
-					"does not create control planes.")
+				spec.report(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines run only worker Nodes. "+
+					"Machinist does not create control planes.")
 				break
 			}
 		}
@@ -69,7 +69,8 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	})
 }
 
-// pauseForInitializers pauses the new Machine if the old controller ignores the old one because of its initializers.
+// pauseForInitializers pauses the new Machine if the old machine has the annotation with initializers. The old
+// controller ignores machines with this annotation.
 func pauseForInitializers(m *metadata) {
 	if m.oldAnnotations[kubermaticInitializers] != "" {
 		m.later[v1beta1.AnnotationPaused] = "true"

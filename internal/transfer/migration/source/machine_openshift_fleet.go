@@ -33,8 +33,8 @@ func (r *openshiftReader) set() {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// A user's health check that also selects the machine takes precedence. It may have the name of the set, so this
-	// one needs another name.
+	// If a user's health check also selects a machine, the user's health check takes precedence over this health check.
+	// The user's health check may have the same name as the set, so this health check has another name.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 
@@ -125,13 +125,13 @@ func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 	}
 	if f.number(deletion) != nil {
 		f.report(provider.FindingLoss, CodeNotSupported, deletion, "Machinist deletes the Node of a deleted instance, "+
-			"and has no timeout for that.")
+			"and has no timeout for the deletion of the Node.")
 	}
 	return to
 }
 
 func (r *openshiftReader) instance(f *fields) *Class {
-	spec, found := typed[map[string]any](f, "value", "an object")
+	spec, found := fieldAs[map[string]any](f, "value", "an object")
 	if !found {
 		f.report(provider.FindingBlocker, CodeMissingField, "value", "There is no description of the instance.")
 		return nil
@@ -158,7 +158,7 @@ func (r *openshiftReader) instance(f *fields) *Class {
 }
 
 func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
-	raw, _ := typed[map[string]any](f, name, "an object")
+	raw, _ := fieldAs[map[string]any](f, name, "an object")
 	ref := newFields(raw, f.pathOf(name), f.findings)
 	secret := types.NamespacedName{Namespace: ref.text("namespace"), Name: ref.text("name")}
 	if secret.Name == "" {

@@ -20,7 +20,7 @@ const (
 var qualifiedHook = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+` +
 	`(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 
-// lifecycleHooks reads a list of lifecycle hooks. A name without a domain gets one.
+// lifecycleHooks reads a list of lifecycle hooks. If the name of a hook has no domain, lifecycleHooks adds a domain.
 func (f *fields) lifecycleHooks(name string) (all []v1beta1.LifecycleHook) {
 	seen := map[string]bool{}
 	for _, h := range f.objects(name) {

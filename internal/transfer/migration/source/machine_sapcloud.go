@@ -22,7 +22,8 @@ const (
 	sapcloudPriority = "machinepriority.machine.sapcloud.io"
 	sapcloudMarkTime = "machine.sapcloud.io/marked-for-deletion-time"
 	sapcloudPreserve = "node.machine.sapcloud.io/preserve"
-	// sapcloudTrigger is an annotation of a deployment. The autoscaler lists machines to delete in it.
+	// sapcloudTrigger is an annotation of a deployment. The autoscaler writes the names of the machines to delete into
+	// this annotation.
 	sapcloudTrigger = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
 	// sapcloudCreationTimeout is an annotation of a deployment that overrides the field creationTimeout.
 	sapcloudCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"

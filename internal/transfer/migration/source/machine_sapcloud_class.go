@@ -25,7 +25,7 @@ func (r *sapcloudReader) class() {
 	if class.Provider == "" {
 		f.report(provider.FindingBlocker, CodeMissingField, "provider", "The class does not name a cloud.")
 	}
-	if spec, found := typed[map[string]any](f, "providerSpec", "an object"); found {
+	if spec, found := fieldAs[map[string]any](f, "providerSpec", "an object"); found {
 		class.Spec = runtime.DeepCopyJSON(spec) // The driver reads all fields and reports unknown ones.
 	} else {
 		f.report(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class has no description of an instance.")

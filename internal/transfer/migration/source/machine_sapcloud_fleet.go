@@ -17,7 +17,7 @@ const (
 	CodeScaleDownPending = "ScaleDownPending"
 )
 
-// noLimit is so long that it means no limit.
+// noLimit is the value for timeouts that the old system does not have. The old system waits forever instead.
 const noLimit = 99999 * time.Hour
 
 func (r *sapcloudReader) deployment() {
@@ -78,7 +78,7 @@ func sapcloudInPlace(f *fields) *v1beta1.InPlaceUpdate {
 	to := &v1beta1.InPlaceUpdate{MaxUnavailable: f.numberOrPercentage("maxUnavailable", 1)}
 	if isZero(to.MaxUnavailable) {
 		f.report(provider.FindingNote, CodeBounded, "maxUnavailable", "Machinist creates no machines for an update in "+
-			"place, so at least one must be unavailable. The new value is 1.")
+			"place, so at least one machine must be unavailable. The new value of maxUnavailable is 1.")
 		to.MaxUnavailable = oneMachine()
 	}
 	if surge := f.numberOrPercentage("maxSurge", 0); !isZero(surge) {
@@ -106,7 +106,7 @@ func (r *sapcloudReader) set() {
 	r.metadata.apply(set)
 	to := &set.Spec
 	to.Replicas = spec.bounded("replicas", 0, 100000)
-	// The old controller ignores this field, and uses the class in the template.
+	// The old controller ignores the field machineClass of the set, and uses the class in spec.template.
 	spec.ignore("machineClass")
 	template, health := r.template(spec)
 	to.Template = template
@@ -134,7 +134,7 @@ func (r *sapcloudReader) autoPreserve(spec *fields) {
 // annotation.
 func (r *sapcloudReader) autoscaler() {
 	r.fields.report(provider.FindingNote, CodeAutoscalerBounds, "spec.replicas", "If the old cluster-autoscaler "+
-		"scales this deployment, the bounds are in the flag nodes of its process. Set the annotations %s and %s "+
+		"scales this deployment, the flag --nodes of its process has the bounds. Set the annotations %s and %s "+
 		"before the new cluster-autoscaler runs.", v1beta1.AutoscalerMinSizeAnnotation, v1beta1.AutoscalerMaxSizeAnnotation)
 	if r.metadata.oldAnnotations[sapcloudTrigger] != "" {
 		r.metadata.report(provider.FindingLoss, CodeScaleDownPending, "annotations."+sapcloudTrigger, "The old "+

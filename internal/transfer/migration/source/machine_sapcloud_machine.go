@@ -26,7 +26,7 @@ func (r *sapcloudReader) machine() {
 	r.converted.Object = machine
 	r.converted.Machine = r.status()
 	r.converted.Machine.ProviderID = spec.text("providerID")
-	r.postponed()
+	r.readPostponed()
 	r.metadata.apply(machine)
 }
 
@@ -99,7 +99,8 @@ func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Dur
 	return own
 }
 
-// evictRetries reports a limit on the number of evictions, because Machinist only limits the time of a drain.
+// evictRetries reports a loss if the old system limits how often it tries to evict a pod. Machinist has no such limit:
+// it only limits the time of a drain.
 func (r *sapcloudReader) evictRetries(f *fields) {
 	const name, flag = "maxEvictRetries", "machine-max-evict-retries"
 	if f.number(name) != nil || r.flags[flag] != "" {

@@ -11,19 +11,19 @@ import (
 // CodePreserve: Machinist preserves machines in a different way.
 const CodePreserve = "Preserve"
 
-// postponed converts labels, annotations and status that affect what controllers do with a machine. Machinist acts on
-// them after the old system has been removed.
-func (r *sapcloudReader) postponed() {
+// readPostponed converts the labels, annotations and status fields that affect what controllers do with a machine. The
+// converted annotations are added to the new Machine after the old system has been removed.
+func (r *sapcloudReader) readPostponed() {
 	if r.metadata.oldLabels[sapcloudForceDeletion] == sapcloudTrue {
 		r.metadata.later[v1beta1.AnnotationForceDelete] = "true"
 	}
-	r.priority()
-	r.preserve()
+	r.readPriority()
+	r.readPreservation()
 }
 
-// priority reads the annotation that decides which machines are deleted first. The autoscaler marks machines with
-// priority 1 and a time. These get Machinist's delete mark.
-func (r *sapcloudReader) priority() {
+// readPriority reads the annotation that decides which machines are deleted first. If the autoscaler has selected a
+// machine, the machine has the priority 1 and the annotation with a time. Such a machine gets Machinist's delete mark.
+func (r *sapcloudReader) readPriority() {
 	text := r.metadata.oldAnnotations[sapcloudPriority]
 	if text == "" {
 		return
@@ -42,9 +42,9 @@ func (r *sapcloudReader) priority() {
 	}
 }
 
-// preserve reads whether a machine is preserved, or will be after it fails. If only the Node has the annotation, the
-// status of the machine shows the preservation.
-func (r *sapcloudReader) preserve() {
+// readPreservation reads whether the old system preserves a machine now, or will preserve the machine after a failure.
+// If only the Node has the annotation, the status of the machine shows the preservation.
+func (r *sapcloudReader) readPreservation() {
 	const expiry = "status.currentStatus.preserveExpiryTime"
 	until := r.fields.observe("status").observe("currentStatus").text("preserveExpiryTime")
 	asked, path := r.metadata.oldAnnotations[sapcloudPreserve], "metadata.annotations."+sapcloudPreserve
@@ -73,7 +73,8 @@ func (r *sapcloudReader) preserve() {
 		}
 	}
 	if until != "" || value == v1beta1.PreserveNow {
-		r.fields.report(provider.FindingNote, CodePreserve, path, "The machine is preserved. Machinist removes it from "+
-			"its set, which creates another machine, and deletes it when the time is over.")
+		r.fields.report(provider.FindingNote, CodePreserve, path, "The machine is preserved. Machinist removes the "+
+			"machine from its set, and the set creates another machine. Machinist deletes the preserved machine when the time "+
+			"is over.")
 	}
 }

@@ -27,7 +27,7 @@ const (
 	CodeReservedKey = "ReservedKey"
 	// CodeOtherController: the controlling owner belongs to another system.
 	CodeOtherController = "OtherController"
-	// CodeOtherOwner: an owner belongs to another system. The object is deleted together with it.
+	// CodeOtherOwner: an owner belongs to another system. When this owner is deleted, the object is deleted too.
 	CodeOtherOwner = "OtherOwner"
 	// CodeOtherFinalizer: a finalizer of another system delays the deletion of the object.
 	CodeOtherFinalizer = "OtherFinalizer"
@@ -39,7 +39,7 @@ const (
 
 // dialect holds an old system's names for features that all systems have.
 type dialect struct {
-	// groups are the API groups of the system. Owners may be in another of these groups.
+	// groups are the API groups of the system. The owner of an object can be in another API group of the same system.
 	groups []string
 	// finalizers are the finalizers of the system, without those of the garbage collector.
 	finalizers []string
@@ -65,7 +65,8 @@ type metadata struct {
 	deletionRequested bool
 }
 
-// convert calls read to convert an object, and reports each field that was not read. A panic causes a Blocker.
+// convert converts an object with the function read. It reports each field of the object that this function has not
+// read. If the function panics, convert reports a Blocker.
 func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
 	defer func() {
 		if recover() != nil { // The value of the panic may contain a secret.
@@ -81,7 +82,8 @@ func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted))
 	return c
 }
 
-// readRole calls the function for the role. A role without a kind is a Blocker.
+// readRole calls the function that reads objects of the given role. If the map has no such function, the old system has
+// no kind for this role, and readRole reports a Blocker.
 func (f *fields) readRole(role Role, read map[Role]func()) {
 	if as, found := read[role]; found {
 		as()
@@ -110,7 +112,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 		if !slices.Contains(d.finalizers, finalizer) && finalizer != metav1.FinalizerDeleteDependents &&
 			finalizer != metav1.FinalizerOrphanDependents {
 			m.report(provider.FindingLoss, CodeOtherFinalizer, "finalizers["+strconv.Itoa(i)+"]", "Another system protects "+
-				"the object with the finalizer %s. The migration deletes the object without that system.", finalizer)
+				"the object with the finalizer %s. The migration deletes the object without waiting for that system.", finalizer)
 		}
 	}
 	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
@@ -175,8 +177,9 @@ func shortName(name string, longest int) string {
 	return strings.TrimRight(name, "-") + "-" + hash
 }
 
-// owners sets the controller of an object if it belongs to the old system. Another controller would create another
-// object, or delete the new one.
+// owners reads the owner references of an object. A controlling owner of the old system becomes m.controller. A
+// controlling owner of another system is reported, because this owner would create a replacement for the object, or
+// delete the new object.
 func (d *dialect) owners(m *metadata) {
 	for _, f := range m.objects("ownerReferences") {
 		owner := metav1.OwnerReference{APIVersion: f.text("apiVersion"), Kind: f.text("kind"), Name: f.text("name"),
@@ -268,7 +271,7 @@ func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	m := f.child("metadata")
 	// The old systems ignore these fields: a machine gets a generated name, and the namespace of its set.
 	m.ignore("creationTimestamp", "name", "generateName", "namespace")
-	m.reportLoss("Machinist's templates only have labels and annotations.", "finalizers", "ownerReferences")
+	m.reportLoss("The metadata of Machinist's templates has only labels and annotations.", "finalizers", "ownerReferences")
 	meta := v1beta1.TemplateMeta{
 		Labels:      d.labelsOf(m, m.textMap("labels")),
 		Annotations: d.annotationsOf(m, m.textMap("annotations")),
@@ -281,8 +284,8 @@ func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	return meta
 }
 
-// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node. It returns the name in it, or
-// "".
+// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node. It returns spec.metadata.name,
+// which may be empty.
 func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
 	m := f.child("metadata")
 	m.ignore("creationTimestamp", "namespace", "generateName")

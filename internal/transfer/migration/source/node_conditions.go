@@ -53,7 +53,8 @@ func (n *nodeConditions) addStatus(name corev1.NodeConditionType, status corev1.
 	})
 	switch {
 	case name == corev1.NodeReady && status == corev1.ConditionTrue:
-		n.fields.report(provider.FindingBlocker, CodeInvalidValue, n.name, "Nodes that are Ready would be unhealthy.")
+		n.fields.report(provider.FindingBlocker, CodeInvalidValue, n.name, "With this condition, all Ready Nodes would be "+
+			"unhealthy.")
 	case i >= 0:
 		n.list[i].Timeout = *asDuration(min(n.list[i].Timeout.Duration, timeout))
 	case len(n.list) == maxNodeConditions:

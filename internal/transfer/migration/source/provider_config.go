@@ -17,13 +17,15 @@ const (
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is the key of the SSH public keys in an instance description. Old objects have it next to the part for
-// the cloud, and drivers expect it in this part.
+// sshPublicKeys is the field with the SSH public keys. In old objects, this field is next to the field
+// cloudProviderSpec. Drivers expect the field inside of cloudProviderSpec.
 const sshPublicKeys = "sshPublicKeys"
 
-// providerConfig reads an instance description. The class comes from the part for the cloud. The other parts are the
-// input of generated user data. They are lost unless userData names the Secret with the result. reportedBySet means
-// that the set has reported this loss. The result is nil without a valid description.
+// providerConfig converts an instance description to a class. The class gets the content of the field
+// cloudProviderSpec. The old system generates user data from the other fields. If userData names the Secret with the
+// generated user data, the class refers to this Secret. Otherwise these fields are lost, and providerConfig reports the
+// loss. If reportedBySet is true, the finding for the set already reports the loss. The result is nil without a valid
+// description.
 func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {
@@ -33,7 +35,7 @@ func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 		f.report(provider.FindingBlocker, CodeMissingField, "cloudProvider", "The description of the instance does not "+
 			"name a cloud.")
 	}
-	if spec, found := typed[map[string]any](f, "cloudProviderSpec", "an object"); found {
+	if spec, found := fieldAs[map[string]any](f, "cloudProviderSpec", "an object"); found {
 		class.resolve(f, spec, "cloudProviderSpec")
 	} else {
 		f.report(provider.FindingBlocker, CodeMissingField, "cloudProviderSpec", "There is no description of the "+
@@ -96,8 +98,8 @@ type resolver struct {
 	fields *fields
 }
 
-// value returns a copy of a part of the description with resolved variables. path is its path in the description, and
-// name its path in the fields.
+// value copies a part of the description and resolves the variables in the copy. The argument path is the path of the
+// part in the description. The argument name is the path of the part relative to r.fields, for findings.
 func (r *resolver) value(raw any, path []string, name string) any {
 	switch value := raw.(type) {
 	case map[string]any:
@@ -131,8 +133,8 @@ func isVariable(object map[string]any) bool {
 }
 
 // variable reads a variable. Like the old controller, it prefers a complete reference, then the literal value, and then
-// the environment. A reference is resolved later, so the name of the class depends on the reference and not on the
-// value.
+// the environment. A reference stays a reference in the class, because the Secret is read later. Therefore a changed
+// value in the Secret does not change the name of the class.
 func (r *resolver) variable(object map[string]any, path []string, name string) any {
 	f := r.fields.addChild(object, r.fields.pathOf(name))
 	secret, configMap := f.reference("secretKeyRef", "Secret"), f.reference("configMapKeyRef", "ConfigMap")

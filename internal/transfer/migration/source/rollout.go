@@ -43,8 +43,9 @@ func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	return &n
 }
 
-// progressDeadline returns how long a rollout may make no progress. The old field is in seconds. Machinist requires
-// more than minReadySeconds.
+// progressDeadline returns the maximum time for which a rollout may make no progress. The old field is in seconds. If
+// the deadline is not longer than minReadySeconds, progressDeadline increases it, because Machinist rejects such a
+// deadline.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
 	seconds := *f.bounded(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
@@ -63,7 +64,7 @@ func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate 
 	}
 	if isZero(r.MaxSurge) && isZero(r.MaxUnavailable) {
 		f.report(provider.FindingBlocker, CodeInvalidValue, "maxUnavailable", "maxUnavailable and maxSurge must not both "+
-			"be 0, because no machine could be replaced then.")
+			"be 0: with these values, no machine can be replaced.")
 	}
 	return r
 }
@@ -91,13 +92,13 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 }
 
 func isZero(n *intstr.IntOrString) bool {
-	// Rounded up for one machine, only 0% is 0.
+	// Compute the number for one machine and round it up. The result is 0 only for 0 and 0%.
 	value, err := intstr.GetScaledValueFromIntOrPercent(n, 1, true)
 	return err == nil && value == 0
 }
 
-// noRemediation returns a health check for machines that the old system never replaced. Without it, Machinist's
-// built-in policy would replace them.
+// noRemediation returns a health check for machines that the old system never replaced. The health check prevents
+// Machinist's built-in policy from replacing these machines.
 func noRemediation(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	check := &v1beta1.MachineHealthCheck{}
 	check.Name = name

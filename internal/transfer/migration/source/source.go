@@ -18,16 +18,16 @@ import (
 
 // System is an old system whose fleets Machinist can migrate.
 type System interface {
-	// Group returns the API group of the system's machines. Migrations name the system by it.
+	// Group returns the API group of the system's machines. It is the value of spec.source in a Migration.
 	Group() string
-	// Kinds returns the kinds of the system. A kind comes before the kinds that refer to it.
+	// Kinds returns the kinds that the migration reads. A kind comes before the kinds that refer to it.
 	Kinds() []Kind
 	// Leases returns the Leases of the system's controllers. A Lease without a namespace is in the namespace of the
 	// controllers or of the objects.
 	Leases() []types.NamespacedName
-	// NodeTraces returns the traces of the system on Nodes.
+	// NodeTraces returns the finalizers, labels, annotations and taints that the system writes to Nodes.
 	NodeTraces() NodeTraces
-	// Convert converts one object. If that is impossible, the result contains a Blocker.
+	// Convert converts one object. If the object cannot be converted, the result contains a Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }
 
@@ -64,16 +64,17 @@ func kindsOf(group, version string) func(role Role, kind, resource string) Kind 
 // Flags are flags of the old controllers that affect the meaning of objects. The keys have no dashes.
 type Flags map[string]string
 
-// NodeTraces are the traces of an old system on Nodes. The migrator removes them at the commit. A key with a final
-// slash covers all keys of a domain.
+// NodeTraces holds the keys that an old system writes to Nodes. The migrator removes these keys from the Nodes at the
+// commit. A key with a final slash covers all keys of a domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked maps an annotation of the old system to another annotation, which other systems may set too. The migrator
-	// removes both if the first one exists, and neither otherwise.
+	// Marked maps an annotation of the old system to another annotation, which other systems may set too. If a Node has
+	// the annotation of the old system, the migrator removes both annotations from the Node. Otherwise the migrator
+	// keeps the other annotation.
 	Marked map[string]string
-	// Taints are the keys of taints, whatever their effect is.
+	// Taints lists keys of taints. The migrator removes the taints with these keys, regardless of the effect.
 	Taints []string
 	// OwnerGroups are API groups whose owner references are removed.
 	OwnerGroups []string
@@ -90,12 +91,12 @@ type Converted struct {
 	Class *Class
 	// ClassName is the old class to which the object refers, in the same namespace.
 	ClassName string
-	// Check is a new health check for a deployment or set, with its selector. It is set if the old system checked
-	// health without a separate object.
+	// Check is an additional MachineHealthCheck with the selector of the converted deployment or set. It is set if the
+	// old system checked the health of machines without a separate object.
 	Check *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
-	// Later are annotations that Object gets after the old system has been removed.
+	// Later holds annotations that the migrator adds to Object after the old system has been removed.
 	Later map[string]string
 	// Findings are problems and losses for the user. Their paths are relative to the old object.
 	Findings []provider.Finding
@@ -128,7 +129,7 @@ type Machine struct {
 	Failed bool
 }
 
-// Class is a description of instances in the old system.
+// Class describes instances as the old system does: their cloud, specification, credentials and user data.
 type Class struct {
 	// Name is the name of the new MachineClass. If it is empty, ContentName generates a name.
 	Name string
@@ -138,9 +139,10 @@ type Class struct {
 	Spec map[string]any
 	// Path is the path of Spec in the old object.
 	Path string
-	// Values are the parts of Spec whose values are in a Secret or ConfigMap.
+	// Values lists the fields of Spec that must be filled from a Secret or ConfigMap.
 	Values []Value
-	// Credentials are the Secrets with the credentials. For equal keys, the last Secret takes precedence.
+	// Credentials names the Secrets with which the old controller logs in to the cloud. If several Secrets have the
+	// same key, the last Secret takes precedence.
 	Credentials []types.NamespacedName
 	// UserData is the Secret with the user data, or nil if the old system generated it.
 	UserData *KeyRef
@@ -148,9 +150,9 @@ type Class struct {
 	Capacity *v1beta1.ClassCapacity
 }
 
-// Value is a part of a description whose value is in a Secret or ConfigMap.
+// Value describes one field of Class.Spec that must be filled from a Secret or ConfigMap.
 type Value struct {
-	// Path is the path of the part in Class.Spec. List indexes are decimal numbers.
+	// Path locates the field in Class.Spec. List indexes are decimal numbers.
 	Path []string
 	From KeyRef
 }

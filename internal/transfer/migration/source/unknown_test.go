@@ -13,14 +13,15 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaque names objects whose fields are not checked: maps with arbitrary keys, the status, descriptions for a driver,
-// and objects that are lost as a whole.
+// opaque lists the names of fields whose content is not checked: maps with arbitrary keys, the status, descriptions for
+// a driver, and objects that are lost as a whole.
 var opaque = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
 }
 
-// opaqueIn names further such objects of a single system, and objects that the system ignores.
+// opaqueIn lists additional names of fields whose content is not checked, for each system. It also has the names of
+// fields that the system ignores.
 var opaqueIn = map[string][]string{
 	provider.SourceGardener:  {"providerSpec", "capacity", "virtualCapacity", "rollbackTo", "machineClass"},
 	provider.SourceOpenShift: {"value", "remediationTemplate"},
@@ -69,8 +70,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// completeSamples returns the samples whose fields are all checked. In the others, one finding can cover several
-// fields.
+// completeSamples returns the samples in which the conversion checks each field. It omits the samples in which one
+// finding can cover several fields.
 func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")

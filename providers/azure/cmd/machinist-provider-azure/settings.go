@@ -45,7 +45,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
 		"file with the token of this process's workload identity, for credentials without a secret and a certificate; by default $AZURE_FEDERATED_TOKEN_FILE")
 	fs.StringSliceVar(&s.identityFor, "azure-workload-identity-for", nil,
-		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in the namespace that name the application; can be repeated; by default none")
+		"NAMESPACE/CLIENT-ID of credentials that may use this process's workload identity; can be repeated. By default, none may use it")
 	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute,
 		"how long an unanswered create request may still take effect in Azure")
 	s.endpoints.AddFlags(fs, driver.Name)

@@ -98,7 +98,7 @@ func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]
 		query.Set("$skiptoken", out.SkipToken)
 		s.request.URL.RawQuery = query.Encode()
 		// The SDK creates a link only if there is a second page. When the client follows the link, the transport reads
-		// the real one.
+		// the next page of the fake Azure.
 		answer.AddPage(out.Status, page, nil)
 	}
 	return answer

@@ -95,13 +95,13 @@ type handler struct {
 	body    []byte        // of a response that the SDK's fake servers leave empty
 }
 
-// answerError is an error response of Azure. The SDK's fake servers would drop its header and message, so handlers
-// return it as an error.
+// answerError is an error response of Azure. Handlers return it as a Go error, because the SDK's fake servers would
+// drop the header and the message of the response.
 type answerError struct{ answer fakeazure.Answer }
 
 func (r *answerError) Error() string { return "Azure returned " + r.answer.Code }
 
-// call returns a call with the values that the SDK's fake servers do not parse, such as headers.
+// call reads the headers and the query itself, because the SDK's fake servers do not parse them.
 func (s *handler) call(operation, group string, names ...string) fakeazure.Call {
 	query, header := s.request.URL.Query(), s.request.Header
 	subscription, _, _ := strings.Cut(strings.TrimPrefix(s.request.URL.Path, "/subscriptions/"), "/")
@@ -132,7 +132,7 @@ func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	return typed, err
 }
 
-// ask executes a call and returns the response, both unchanged and in the SDK's type.
+// ask executes a call. It returns the response, and the body of the response decoded into the SDK's type.
 func ask[T any](s *handler, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
 	if out, err = s.do(c); err == nil {
 		typed, err = decode[T](out)

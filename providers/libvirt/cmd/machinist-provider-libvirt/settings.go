@@ -23,7 +23,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.sockets, "libvirt-socket", nil,
 		"path of a Unix socket of libvirtd that credentials may name; can be repeated. By default, none is allowed")
 	fs.StringSliceVar(&s.hosts, "libvirt-host", nil,
-		"host of a hypervisor that credentials may name; can be repeated. By default, all are allowed")
+		"host of a hypervisor that credentials may name; can be repeated. By default, all hosts are allowed")
 	fs.BoolVar(&s.plainTCP, "libvirt-plain-tcp", false,
 		"allow hypervisors without TLS; user data is then readable on the network, and neither side is authenticated")
 	fs.DurationVar(&s.createSettle, "libvirt-create-settle", time.Minute,

@@ -21,7 +21,7 @@ type settings struct {
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.authURLs, "openstack-auth-url", nil,
-		"URL of an identity service that credentials may name; can be repeated. By default, all are allowed")
+		"URL of an identity service that credentials may name; can be repeated. By default, all URLs are allowed")
 	fs.BoolVar(&s.plainHTTP, "openstack-plain-http", false,
 		"allow identity services and endpoints without TLS; tokens and user data are then readable on the network")
 	fs.BoolVar(&s.regional, "openstack-regional-provider-ids", false,

@@ -64,7 +64,7 @@ func (d *Draft) PEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Object returns the request for a client to create. The API server adds the requester.
+// Object returns a CertificateSigningRequest without a requester, which the API server adds when a client creates it.
 func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -72,8 +72,8 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// By returns the request of the user.
-func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
+// ByUser returns the CertificateSigningRequest as the API server stores it if the user creates it.
+func (d *Draft) ByUser(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
 	csr.Spec.Username, csr.Spec.Groups = user, append(groups, "system:authenticated")
@@ -83,18 +83,18 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 // ByToken returns the request of a bootstrap token's user.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
+	return d.ByUser(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
 // ByNode returns the request of a node.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	return d.By(t, "system:node:"+node, "system:nodes")
+	return d.ByUser(t, "system:node:"+node, "system:nodes")
 }
 
 // Each function below returns a change that no kubelet would make.
 
-// Organizations replaces the organization system:nodes.
+// Organizations sets other organizations in the subject than system:nodes.
 func Organizations(names ...string) func(*Draft) {
 	return func(d *Draft) { d.Subject.Organization = names }
 }

@@ -35,48 +35,46 @@ const longLaunched = 10 * time.Minute
 // showsWithin returns how long the cloud may still fail to show the recorded instance. If the result is zero or less,
 // the cloud must already show the instance. If another process created the instance, its call ended before this process
 // became the leader.
-func (s *instanceStep) showsWithin() time.Duration {
-	settle := s.Cloud.CreateSettle()
-	since := s.states.createdAt(s.machine)
+func (p *pass) showsWithin() time.Duration {
+	settle := p.Cloud.CreateSettle()
+	since := p.states.createdAt(p.machine)
 	if since.IsZero() {
-		launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+		launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 		switch {
 		case launched == nil:
 		case launched.Reason == v1beta1.ReasonInstanceVanished:
 			return 0 // An earlier pass found that the instance is absent.
-		case launched.Status == metav1.ConditionTrue && s.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
+		case launched.Status == metav1.ConditionTrue && p.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
 			return 0
 		}
-		since = s.leading
+		since = p.leading
 	}
-	return since.Add(settle).Sub(s.now)
+	return since.Add(settle).Sub(p.now)
 }
 
 // countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It reports whether the instance
 // counts as absent. If this is still open, the Machine is requeued.
-func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
-	if left := s.showsWithin(); left > 0 {
-		s.undecided = true
-		s.states.update(s.machine, func(m *machineState) { m.instance.checked = false })
-		s.requeueIn(left)
+func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
+	if left := p.showsWithin(); left > 0 {
+		p.states.update(p.machine, func(m *machineState) { m.instance.checked = false })
+		p.requeueIn(left)
 		return false
 	}
-	recheck := recheckAfter(s.Cloud.CreateSettle())
-	first := s.states.get(s.machine).instance.missingSince
+	recheck := recheckAfter(p.Cloud.CreateSettle())
+	first := p.states.get(p.machine).instance.missingSince
 	if first.IsZero() {
-		first = s.Clock.Now() // The interval begins with this answer, not with the start of the pass.
-		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
-	} else if s.now.Sub(first) >= recheck {
-		return s.absenceConfirmed(ctx, inputs)
+		first = p.Clock.Now() // The interval begins with this answer, not with the start of the pass.
+		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
+	} else if p.now.Sub(first) >= recheck {
+		return p.absenceConfirmed(ctx, inputs)
 	}
-	s.undecided = true
-	s.requeueIn(first.Add(recheck).Sub(s.now))
+	p.requeueIn(first.Add(recheck).Sub(p.now))
 	return false
 }
 
-func (s *instanceStep) noteShown() {
-	if !s.states.get(s.machine).instance.missingSince.IsZero() {
-		s.states.update(s.machine, func(m *machineState) {
+func (p *pass) noteShown() {
+	if !p.states.get(p.machine).instance.missingSince.IsZero() {
+		p.states.update(p.machine, func(m *machineState) {
 			m.instance.missingSince, m.instance.deniedAt = time.Time{}, time.Time{}
 		})
 	}
@@ -84,80 +82,80 @@ func (s *instanceStep) noteShown() {
 
 // followAbsent handles a Machine whose instance is not shown by the cloud. If the status already contains the instance
 // (known is true), the status stays unchanged until the instance counts as absent.
-func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
-	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+func (p *pass) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
+	if p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return onMachine // The owner replaces the Machine.
 	}
-	if s.countsAsAbsent(ctx, inputs) {
-		s.recordVanished()
+	if p.countsAsAbsent(ctx, inputs) {
+		p.recordVanished()
 		return onMachine
 	}
 	if !known {
-		s.launch.reportLaunching("Waiting for the provider to show the instance.")
+		p.reportLaunching("Waiting for the provider to show the instance.")
 	}
-	return s.after(s.pollInterval()).unless(known)
+	return p.after(p.pollInterval()).unless(known)
 }
 
 // confirmGone checks whether the instance is absent after Delete returned Gone. Many drivers look up the instance
 // before they delete it. Such a driver also returns Gone if the cloud does not show the instance yet. Without this
 // check, the Machine would be deleted and the instance would remain.
-func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
+func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
 	switch {
-	case s.deletionAccepted():
+	case r.deletionAccepted():
 		return next
 	case result.Found:
-		return s.recordGone()
+		return r.recordGone()
 	}
-	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
-	if left := s.instance.showsWithin(); left > 0 {
-		s.deleting(v1beta1.ReasonCreateSettling,
+	poll := pollInterval(r.now.Sub(r.nothingToDeleteSince()))
+	if left := r.showsWithin(); left > 0 {
+		r.deleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance. Waiting for the settle time to pass, "+
 				"because a new instance may appear late.")
-		return s.after(min(left, poll))
+		return r.after(min(left, poll))
 	}
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := r.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		if err := s.confirmNotFound(ctx, inputs); err != nil {
-			s.failing = true
-			s.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
-			return s.after(askWitnessesAgain)
+		if err := r.confirmNotFound(ctx, inputs); err != nil {
+			r.failing = true
+			r.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
+			return r.after(askWitnessesAgain)
 		}
-		return s.recordGone()
+		return r.recordGone()
 	case err != nil:
-		return s.deleteFailed(err, inputs)
-	case instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
-		return s.recordGone() // The provider ID now belongs to another instance.
+		return r.deleteFailed(err, inputs)
+	case instance.OwnedBy(r.ClusterID, identity(r.machine)) != nil:
+		return r.recordGone() // The provider ID now belongs to another instance.
 	}
-	s.deleting(v1beta1.ReasonInstanceTerminating, "The provider reported that the instance is gone, but still shows it. Deleting it again.")
-	return s.after(poll)
+	r.deleting(v1beta1.ReasonInstanceTerminating, "The provider reported that the instance is gone, but still shows it. Deleting it again.")
+	return r.after(poll)
 }
 
-func (s *teardownStep) recordGone() progress {
-	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
-	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
+func (r *removal) recordGone() progress {
+	r.states.update(r.machine, func(m *machineState) { m.teardown.accepted = true })
+	r.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
 // deletionAccepted reports whether the deletion needs no further check. Either the cloud has accepted the deletion of
 // the instance, or a check has confirmed that the instance is gone.
-func (s *teardownStep) deletionAccepted() bool {
-	if s.states.get(s.machine).teardown.accepted {
+func (r *removal) deletionAccepted() bool {
+	if r.states.get(r.machine).teardown.accepted {
 		return true
 	}
-	last := s.machine.Status.LastOperation
+	last := r.machine.Status.LastOperation
 	return last != nil && last.Type == v1beta1.OperationDelete && last.State == v1beta1.OperationProcessing &&
 		last.Code == ""
 }
 
 // nothingToDeleteSince returns the time at which Delete first reported, during this deletion, that there is no
 // instance.
-func (s *teardownStep) nothingToDeleteSince() time.Time {
-	since := s.states.get(s.machine).teardown.nothingFoundSince
+func (r *removal) nothingToDeleteSince() time.Time {
+	since := r.states.get(r.machine).teardown.nothingFoundSince
 	if since.IsZero() {
-		since = s.now
-		s.states.update(s.machine, func(m *machineState) { m.teardown.nothingFoundSince = since })
+		since = r.now
+		r.states.update(r.machine, func(m *machineState) { m.teardown.nothingFoundSince = since })
 	}
 	return since
 }
@@ -170,19 +168,19 @@ func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 }
 
 // checkSuspect runs the check that CheckInstance has requested. It reports whether the instance is gone.
-func (s *instanceStep) checkSuspect(ctx context.Context) (gone bool, err error) {
-	suspectID := s.states.get(s.machine).instance.suspectID
+func (p *pass) checkSuspect(ctx context.Context) (gone bool, err error) {
+	suspectID := p.states.get(p.machine).instance.suspectID
 	if suspectID == "" {
 		return false, nil
 	}
-	decided := func() { s.states.update(s.machine, func(known *machineState) { known.instance.suspectID = "" }) }
-	if suspectID != s.machine.Spec.ProviderID {
+	decided := func() { p.states.update(p.machine, func(known *machineState) { known.instance.suspectID = "" }) }
+	if suspectID != p.machine.Spec.ProviderID {
 		decided()
 		return false, nil
 	}
-	err = s.check(ctx, true)
-	gone = s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
-	if gone || err != nil || s.states.get(s.machine).instance.getFailures == 0 && !s.undecided {
+	undecided, err := p.confirmInstance(ctx, true)
+	gone = p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
+	if gone || err != nil || p.states.get(p.machine).instance.getFailures == 0 && !undecided {
 		decided()
 	}
 	return gone, err

@@ -102,22 +102,20 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 
 // absenceConfirmed asks the witnesses after two reads have returned NotFound. It reports whether the instance counts as
 // absent.
-func (s *instanceStep) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
-	denied := s.states.get(s.machine).instance.deniedAt
-	if left := denied.Add(askWitnessesAgain).Sub(s.now); !denied.IsZero() && left > 0 {
-		s.undecided = true
-		s.requeueIn(left)
+func (p *pass) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
+	denied := p.states.get(p.machine).instance.deniedAt
+	if left := denied.Add(askWitnessesAgain).Sub(p.now); !denied.IsZero() && left > 0 {
+		p.requeueIn(left)
 		return false
 	}
-	err := s.confirmNotFound(ctx, inputs)
+	err := p.confirmNotFound(ctx, inputs)
 	if err == nil {
 		return true
 	}
 	if _, nothing := errors.AsType[inconclusive](err); nothing && denied.IsZero() {
-		s.warn(v1beta1.ReasonProviderUnavailable, "Check", err.Error())
+		p.warn(v1beta1.ReasonProviderUnavailable, "Check", err.Error())
 	}
-	s.states.update(s.machine, func(m *machineState) { m.instance.deniedAt = s.now })
-	s.undecided = true
-	s.requeueIn(askWitnessesAgain)
+	p.states.update(p.machine, func(m *machineState) { m.instance.deniedAt = p.now })
+	p.requeueIn(askWitnessesAgain)
 	return false
 }

@@ -56,59 +56,57 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 	return false
 }
 
-type adoptionStep struct{ *pass }
-
-func (s *adoptionStep) run(ctx context.Context) (progress, error) {
-	if machinestate.Paused(s.machine) {
+func (p *pass) adoptInstance(ctx context.Context) (progress, error) {
+	if machinestate.Paused(p.machine) {
 		return onMachine, nil
 	}
-	inputs, proceed, err := s.launch.resolveInputs(ctx)
+	inputs, proceed, err := p.resolveInputs(ctx)
 	if err != nil || proceed != next {
 		return proceed, err
 	}
-	if !createdWithProviderID(s.machine) {
-		if proceed := s.excludeLaunch(ctx, inputs); proceed != next {
+	if !createdWithProviderID(p.machine) {
+		if proceed := p.excludeLaunch(ctx, inputs); proceed != next {
 			return proceed, nil
 		}
 	}
-	if !s.machine.Adopting() && !s.mayAdopt(inputs) {
-		return s.reportForbidden(inputs), nil
+	if !p.machine.Adopting() && !p.mayAdopt(inputs) {
+		return p.reportForbidden(inputs), nil
 	}
-	switch first, err := s.firstWithProviderID(ctx); {
+	switch first, err := p.firstWithProviderID(ctx); {
 	case err != nil:
 		return onError, err
 	case first != nil:
-		s.launch.reportRefused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and is older. Delete one of the two machines.",
-			client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
+		p.reportRefused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and is older. Delete one of the two machines.",
+			client.ObjectKeyFromObject(first), p.machine.Spec.ProviderID))
 		return onMachine | onOtherMachine, nil
 	}
 	// Without this lock, two workers could both find the instance without tags, and each could add the tags of its
 	// Machine.
-	if !s.states.beginAdoption(s.machine) {
-		return s.after(time.Second), nil
+	if !p.states.beginAdoption(p.machine) {
+		return p.after(time.Second), nil
 	}
-	defer s.states.endAdoption(s.machine)
+	defer p.states.endAdoption(p.machine)
 
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		return s.refuseAdoption(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID)), nil
+		return p.refuseAdoption(fmt.Sprintf("The provider has no instance %s.", p.machine.Spec.ProviderID)), nil
 	case refusedByDriver(err):
-		return s.refuseAdoption(messageOf(err)), nil
+		return p.refuseAdoption(messageOf(err)), nil
 	case err != nil:
-		return s.retryLookup(err), nil
-	case instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
-		s.recordAdopted(inputs, instance)
+		return p.retryLookup(err), nil
+	case instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil:
+		p.recordAdopted(inputs, instance)
 		return next, nil
 	}
-	former := s.formerIdentity(inputs, instance)
-	if why := s.notAdoptable(inputs, instance, former); why != "" {
-		return s.refuseAdoption(why), nil
+	former := p.formerIdentity(inputs, instance)
+	if why := p.notAdoptable(inputs, instance, former); why != "" {
+		return p.refuseAdoption(why), nil
 	}
 	if former == nil && inputs.Adoption != v1beta1.AdoptionAllow {
-		return s.reportForbidden(inputs), nil
+		return p.reportForbidden(inputs), nil
 	}
-	return s.addTags(ctx, inputs, former)
+	return p.addTags(ctx, inputs, former)
 }
 
 // refusedByDriver reports whether the driver refuses an adoption, for example because the provider ID does not belong
@@ -120,74 +118,74 @@ func refusedByDriver(err error) bool {
 
 // addTags adds this Machine's tags to the instance. The attempt is written to the status before the call. If the answer
 // is lost and the Machine is deleted, the instance may still get the tags.
-func (s *adoptionStep) addTags(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) addTags(ctx context.Context, inputs resolve.Resolved,
 	former *provider.Identity) (progress, error) {
-	if err := s.confirm(ctx, "adopting its instance"); err != nil {
+	if err := p.confirm(ctx, "adopting its instance"); err != nil {
 		return onError, err
 	}
-	if err := s.launch.confirmClassProtection(ctx, inputs); err != nil {
+	if err := p.confirmClassProtection(ctx, inputs); err != nil {
 		return onError, err
 	}
-	if !s.machine.Adopting() {
-		s.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: s.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
-		if err := s.writeStatus(ctx); err != nil {
+	if !p.machine.Adopting() {
+		p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
+		if err := p.writeStatus(ctx); err != nil {
 			return onError, err
 		}
 	}
-	attempt := s.launch.attempt()
-	instance, err := s.Cloud.Adopt(ctx, provider.AdoptRequest{
-		Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID, ProviderID: s.machine.Spec.ProviderID,
-		Tags: s.launch.tags(attempt), Former: former,
+	attempt := attemptOf(p.machine)
+	instance, err := p.Cloud.Adopt(ctx, provider.AdoptRequest{
+		Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID,
+		Tags: p.tags(attempt), Former: former,
 	})
 	if err == nil {
-		err = instance.OwnedBy(s.ClusterID, identity(s.machine))
+		err = instance.OwnedBy(p.ClusterID, identity(p.machine))
 	}
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-		s.recordAdopted(inputs, instance)
+		p.recordAdopted(inputs, instance)
 		return next, nil
 	case code == provider.Unimplemented:
-		s.launch.reportRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
-			s.Cloud.Name()))
+		p.reportRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
+			p.Cloud.Name()))
 		return onInputs, nil // Only another driver can adopt the instance.
 	case code == provider.NotFound || refusedByDriver(err):
-		return s.refuseAdoption(messageOf(err)), nil
+		return p.refuseAdoption(messageOf(err)), nil
 	}
-	return s.retryLookup(err), nil
+	return p.retryLookup(err), nil
 }
 
 // recordAdopted records that the instance belongs to the Machine. The original configuration of the instance is
 // unknown. The current class is recorded, so that the instance does not count as outdated.
-func (s *adoptionStep) recordAdopted(inputs resolve.Resolved, instance *provider.Instance) {
-	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
-	s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
-	if s.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
-		s.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Adopted instance %s.",
+func (p *pass) recordAdopted(inputs resolve.Resolved, instance *provider.Instance) {
+	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
+	p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
+	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
+		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Adopted instance %s.",
 			instance.ProviderID))
-		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted. Waiting for its node.",
+		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted. Waiting for its node.",
 			"")
 	}
-	s.instance.recordLaunched(inputs, instance)
+	p.recordLaunched(inputs, instance, false)
 }
 
 // mayAdopt reports whether the class allows its machines to adopt instances, or at least the instances of a former
 // cluster.
-func (s *adoptionStep) mayAdopt(inputs resolve.Resolved) bool {
-	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.adoptFromProblem(inputs) == ""
+func (p *pass) mayAdopt(inputs resolve.Resolved) bool {
+	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && p.adoptFromProblem(inputs) == ""
 }
 
 // adoptFromProblem returns why the class does not allow the adoption of a former cluster's instances now. It returns ""
 // if the class allows it.
-func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string) {
-	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
+func (p *pass) adoptFromProblem(inputs resolve.Resolved) (problem string) {
+	return permitted.Until(inputs.AdoptFromUntil, p.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
 
 // formerIdentity returns the identity that the Machine had in a lost or moved cluster. It returns nil if the instance
 // does not have the tags of that identity, or if the class does not permit the adoption. The tags may contain another
 // UID, because a cluster never has two Machines with the same namespace and name.
-func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
+func (p *pass) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
-		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.adoptFromProblem(inputs) != "" {
+		in.MachineKey != client.ObjectKeyFromObject(p.machine).String() || p.adoptFromProblem(inputs) != "" {
 		return nil
 	}
 	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
@@ -195,7 +193,7 @@ func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Inst
 
 // reportForbidden reports that the class does not allow its machines to adopt instances. The Machine waits for a change
 // of the class, or for the start of the class's permission.
-func (s *adoptionStep) reportForbidden(inputs resolve.Resolved) progress {
+func (p *pass) reportForbidden(inputs resolve.Resolved) progress {
 	why := "A machine without a class cannot adopt an existing instance."
 	if inputs.ClassName != "" {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to adopt existing instances: spec.adoption is %s.",
@@ -203,41 +201,41 @@ func (s *adoptionStep) reportForbidden(inputs resolve.Resolved) progress {
 	}
 	if inputs.AdoptFrom != "" {
 		why += fmt.Sprintf(" Its permission to adopt instances of cluster %.128q does not apply: %s: %s.", inputs.AdoptFrom,
-			v1beta1.AnnotationAdoptFromClusterUntil, s.adoptFromProblem(inputs))
+			v1beta1.AnnotationAdoptFromClusterUntil, p.adoptFromProblem(inputs))
 	}
-	s.launch.reportRefused(v1beta1.ReasonAdoptionForbidden, why)
-	if left := permitted.BeginsIn(inputs.AdoptFromUntil, s.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
-		return onInputs | s.after(left)
+	p.reportRefused(v1beta1.ReasonAdoptionForbidden, why)
+	if left := permitted.BeginsIn(inputs.AdoptFromUntil, p.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
+		return onInputs | p.after(left)
 	}
 	return onInputs
 }
 
 // notAdoptable returns why an instance without the Machine's tags cannot be adopted, or "" if it can be adopted. The
 // tags of the former identity may be replaced. A nil former means that no tags may be replaced.
-func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
+func (p *pass) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
-	case in.ProviderID != s.machine.Spec.ProviderID:
+	case in.ProviderID != p.machine.Spec.ProviderID:
 		return fmt.Sprintf("The provider returns the instance ID as %.1024q. "+
 			"Create the machine again with exactly this provider ID.",
 			in.ProviderID)
-	case former == nil && (in.ClusterID != "" && in.ClusterID != s.ClusterID ||
-		in.MachineUID != "" && in.MachineUID != s.machine.UID):
+	case former == nil && (in.ClusterID != "" && in.ClusterID != p.ClusterID ||
+		in.MachineUID != "" && in.MachineUID != p.machine.UID):
 		return fmt.Sprintf("Instance %s has the tags of machine %.128q of cluster %.128q.%s", in.ProviderID, in.MachineUID,
-			in.ClusterID, s.adoptionHint(inputs, in))
+			in.ClusterID, p.adoptionHint(inputs, in))
 	case in.State == provider.StateTerminating || in.State == provider.StateFailed:
 		return fmt.Sprintf("Instance %s is %s.", in.ProviderID, in.State)
 	}
 	return ""
 }
 
-func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
+func (p *pass) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
 	switch {
-	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
+	case in.MachineKey != client.ObjectKeyFromObject(p.machine).String() || inputs.ClassName == "":
 		return ""
 	case inputs.AdoptFrom == in.ClusterID:
 		return fmt.Sprintf(" The permission of MachineClass %s to adopt the instance does not apply: %s: %s.", inputs.ClassName,
-			v1beta1.AnnotationAdoptFromClusterUntil, s.adoptFromProblem(inputs))
+			v1beta1.AnnotationAdoptFromClusterUntil, p.adoptFromProblem(inputs))
 	}
 	return fmt.Sprintf(" If that cluster is lost or was moved here, let MachineClass %s adopt its instances: set the "+
 		"annotation %s=%.128s, and set %s to a time at most %s ahead.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
@@ -246,19 +244,19 @@ func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instan
 
 // firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The cache may be
 // outdated, so each candidate is read again from the API server.
-func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
-	id := s.machine.Spec.ProviderID
+func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
+	id := p.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
-	if err := s.Client.List(ctx, same, client.MatchingFields{index.MachineByProviderID: id}); err != nil {
+	if err := p.Client.List(ctx, same, client.MatchingFields{index.MachineByProviderID: id}); err != nil {
 		return nil, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for i := range same.Items {
 		other := &same.Items[i]
-		if other.UID == s.machine.UID || !older(other, s.machine) {
+		if other.UID == p.machine.UID || !older(other, p.machine) {
 			continue
 		}
 		live := &v1beta1.Machine{}
-		err := s.Live.Get(ctx, client.ObjectKeyFromObject(other), live)
+		err := p.Live.Get(ctx, client.ObjectKeyFromObject(other), live)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read machine %s, which has the same provider ID: %w", client.ObjectKeyFromObject(other), err)
 		}
@@ -271,72 +269,75 @@ func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machin
 
 // excludeLaunch checks that no launch has created an instance for the Machine, and that no earlier launch can still
 // create one. This is needed because the provider ID may have been set after a launch.
-func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
-	if left := s.launch.createUnsettled(); left > 0 {
-		s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
+func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
+	if left := p.createUnsettled(); left > 0 {
+		p.reportNotLaunched(v1beta1.ReasonProvisioning,
 			"Waiting for the settle time to pass, because an earlier call may still create an instance.")
-		return s.after(left)
+		return p.after(left)
 	}
-	made, err := s.Cloud.Get(ctx, provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(),
-		ClusterID: s.ClusterID})
+	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(),
+		ClusterID: p.ClusterID})
 	switch {
 	case provider.IsNotFound(err):
 		return next
 	case err != nil:
-		return s.retryLookup(err)
+		return p.retryLookup(err)
 	}
-	s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
+	p.reportNotLaunched(v1beta1.ReasonProvisioning,
 		fmt.Sprintf("The machine already has instance %s and cannot adopt %s.",
-			made.ProviderID, s.machine.Spec.ProviderID))
-	return s.after(refusedAdoption.most)
+			made.ProviderID, p.machine.Spec.ProviderID))
+	return p.after(refusedAdoption.most)
 }
 
 // refuseAdoption reports why the instance cannot be adopted now, and schedules a retry. The machine does not fail.
-func (s *adoptionStep) refuseAdoption(why string) progress {
-	s.launch.reportRefused(refusedAdoption.reason, why)
-	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
+func (p *pass) refuseAdoption(why string) progress {
+	p.reportRefused(refusedAdoption.reason, why)
+	return p.after(refusedAdoption.backoff(p.countFailedCheck(), 0, string(p.machine.UID)))
 }
 
 // retryLookup records a lookup error and schedules a retry. The instance may still be adoptable.
-func (s *adoptionStep) retryLookup(err error) progress {
-	reason := s.instance.lookupFailed(err)
-	if s.launch.reportNotLaunched(reason, messageOf(err)) {
-		s.warn(reason, "Launch", messageOf(err))
+func (p *pass) retryLookup(err error) progress {
+	reason := p.lookupFailed(err)
+	if p.reportNotLaunched(reason, messageOf(err)) {
+		p.warn(reason, "Launch", messageOf(err))
 	}
 	return atTime
 }
 
 // findUnrecordedInstance checks whether a deleted Machine without a recorded instance owns the instance with its
 // provider ID. If not, neither the instance nor its Node is changed.
-func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, error) {
-	if createdWithProviderID(s.machine) && !s.machine.Adopting() {
-		s.teardown.notOurs = true // The Machine's tags were never requested from the cloud.
+func (r *removal) findUnrecordedInstance(ctx context.Context) (progress, error) {
+	if !instanceUnrecorded(r.machine) {
 		return next, nil
 	}
-	inputs, proceed, err := s.teardown.resolve(ctx)
+	if createdWithProviderID(r.machine) && !r.machine.Adopting() {
+		r.notOurs = true // The Machine's tags were never requested from the cloud.
+		return next, nil
+	}
+	inputs, proceed, err := r.resolveForDeletion(ctx)
 	if err != nil || proceed != next {
 		return proceed, err
 	}
-	if proceed := s.teardown.awaitTry(inputs); proceed != next {
+	if proceed := r.awaitTry(inputs); proceed != next {
 		return proceed, nil
 	}
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := r.getInstance(ctx, inputs)
 	switch {
 	case err != nil && !provider.IsNotFound(err):
-		return s.teardown.deleteFailed(err, inputs), nil
-	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
-		s.instance.recordLaunched(inputs, instance)
+		return r.deleteFailed(err, inputs), nil
+	case err == nil && instance.OwnedBy(r.ClusterID, identity(r.machine)) == nil:
+		r.recordLaunched(inputs, instance, false)
 		// The status must contain the instance before the deletion begins. After the instance is gone, nothing else would
 		// prove that the instance and its Node belonged to the Machine.
-		return next, s.writeStatus(ctx)
-	case s.machine.Adopting():
+		return next, r.writeStatus(ctx)
+	case r.machine.Adopting():
 		const message = "The instance does not have the machine's tags. Waiting for the settle time to pass, because an earlier adoption may still add them."
-		if proceed := s.teardown.awaitSettleTime(message); proceed != next {
+		if proceed := r.awaitSettleTime(message); proceed != next {
 			return proceed, nil
 		}
-		s.teardown.notOurs = true
+		r.notOurs = true
 	case err == nil:
-		s.teardown.notOurs = true // Another client set the provider ID, so the Machine may have another instance.
+		r.notOurs = true // Another client set the provider ID, so the Machine may have another instance.
 	}
 	return next, nil
 }

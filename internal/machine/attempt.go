@@ -32,30 +32,30 @@ func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife
 
 // extendToken extends the token of a machine whose time to join is longer than the validity of the token. Other steps
 // still run after an error, because the token stays valid for tokenReserve.
-func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
-	m := s.machine
-	if s.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
-		m.Status.NodeRef != nil || s.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || s.outage() {
+func (p *pass) extendToken(ctx context.Context) (progress, error) {
+	m := p.machine
+	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
+		m.Status.NodeRef != nil || p.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || p.outage() {
 		return next, nil
 	}
-	due := s.states.get(m).launch.extendTokenAt
-	if left := due.Sub(s.now); left > 0 {
-		s.requeueIn(left)
+	due := p.states.get(m).launch.extendTokenAt
+	if left := due.Sub(p.now); left > 0 {
+		p.requeueIn(left)
 		return next, nil
 	}
-	ends, err := s.tokens.Extend(ctx, s.attempt(), s.now.Add(tokenReserve), s.now.Add(tokenLife(s.joinTimeLeft())))
+	ends, err := p.tokens.Extend(ctx, attemptOf(m), p.now.Add(tokenReserve), p.now.Add(tokenLife(p.joinTimeLeft())))
 	switch {
 	case err != nil:
 		logf.FromContext(ctx).Error(err, "Cannot extend the bootstrap token of a machine that has not joined yet")
-		due = s.now.Add(time.Minute)
+		due = p.now.Add(time.Minute)
 	case ends.IsZero():
-		due = s.now.Add(maxTokenLife) // The machine has no token.
+		due = p.now.Add(maxTokenLife) // The machine has no token.
 	default:
 		due = ends.Add(-tokenReserve)
-		due = later(due, s.now.Add(time.Minute))
+		due = later(due, p.now.Add(time.Minute))
 	}
-	s.states.update(m, func(m *machineState) { m.launch.extendTokenAt = due })
-	s.requeueIn(due.Sub(s.now))
+	p.states.update(m, func(m *machineState) { m.launch.extendTokenAt = due })
+	p.requeueIn(due.Sub(p.now))
 	return next, nil
 }
 
@@ -69,109 +69,109 @@ func later(a, b time.Time) time.Time {
 // findLaunched looks for an instance that an earlier Create may have created although its answer was lost. If there is
 // none, findLaunched waits for the settle time and then opens the next attempt. If findLaunched returns neither an
 // instance nor an error, the Machine is requeued.
-func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	if err == nil || !provider.IsNotFound(err) {
 		return instance, err
 	}
-	if left := s.createUnsettled(); left > 0 {
-		s.reportPreparing("Waiting for the settle time to pass, because an earlier call may still create an instance.")
-		s.requeueIn(left)
+	if left := p.createUnsettled(); left > 0 {
+		p.reportPreparing("Waiting for the settle time to pass, because an earlier call may still create an instance.")
+		p.requeueIn(left)
 		return nil, nil
 	}
-	return nil, s.openAttempt(ctx, attempt)
+	return nil, p.openAttempt(ctx, attempt)
 }
 
 // createUnsettled returns how much longer an earlier Create may still create an instance. The call may come from this
 // process or another one.
-func (s *launchStep) createUnsettled() time.Duration {
-	since := s.states.get(s.machine).launch.ambiguousAt
-	if since.Before(s.leading) {
-		since = s.leading
+func (p *pass) createUnsettled() time.Duration {
+	since := p.states.get(p.machine).launch.ambiguousAt
+	if since.Before(p.leading) {
+		since = p.leading
 	}
-	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
+	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
 }
 
 // openAttempt starts the next attempt. The cloud treats the Create of another attempt as another request. The attempt's
 // number must be written to the status before it is used.
-func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
-	if s.Target != nil {
+func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
+	if p.Target != nil {
 		// From now on, no instance may join with the token of the last attempt.
-		if err := s.tokens.Delete(ctx, last); err != nil {
+		if err := p.tokens.Delete(ctx, last); err != nil {
 			return err
 		}
 	}
-	launch := &v1beta1.LaunchStatus{Attempt: s.machine.NextLaunchAttempt()}
-	if before := s.machine.Status.Launch; before != nil {
+	launch := &v1beta1.LaunchStatus{Attempt: p.machine.NextLaunchAttempt()}
+	if before := p.machine.Status.Launch; before != nil {
 		launch.OldProviderID, launch.NoCapacitySince, launch.Refused = before.OldProviderID, before.NoCapacitySince, before.Refused
 	}
-	s.machine.Status.Launch, s.machine.Status.Applied = launch, nil
-	s.reportPreparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
-	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
+	p.machine.Status.Launch, p.machine.Status.Applied = launch, nil
+	p.reportPreparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
+	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
-		s.requeueIn(time.Minute) // The number has reached its maximum. Avoid a busy loop.
+		p.requeueIn(time.Minute) // The number has reached its maximum. Avoid a busy loop.
 		return nil
 	}
-	s.requeueIn(time.Millisecond)
+	p.requeueIn(time.Millisecond)
 	return nil
 }
 
 // renderUserData renders the user data template and creates the bootstrap token that the template uses. If a new
 // attempt must be opened first, the returned progress is not next.
-func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
 	if len(inputs.UserData) == 0 {
 		return provider.Secret{}, next, nil
 	}
 	values := bootstrap.Values{
-		MachineName:      s.machine.Name,
-		MachineNamespace: s.machine.Namespace,
-		KubeletVersion:   s.machine.Spec.Version,
+		MachineName:      p.machine.Name,
+		MachineNamespace: p.machine.Namespace,
+		KubeletVersion:   p.machine.Spec.Version,
 	}
-	if s.Target != nil {
-		api, err := s.Target.API()
+	if p.Target != nil {
+		api, err := p.Target.API()
 		if err != nil {
-			s.reportPreparing("Cannot render the user data: the endpoint of the target cluster is not known yet: " + err.Error())
+			p.reportPreparing("Cannot render the user data: the endpoint of the target cluster is not known yet: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
 		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
 	// Check the template before the token is created. If no instance is created, the token would remain until it expires.
 	if err := bootstrap.Check(inputs.UserData, values); err != nil {
-		s.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		p.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, onInputs, nil
 	}
-	if s.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
-		life := tokenLife(s.machine.Spec.Timeouts.CreationOrDefault())
-		token, err := s.tokens.Ensure(ctx, attempt, bootstrap.Terms{Expires: s.now.Add(life),
+	if p.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
+		life := tokenLife(p.machine.Spec.Timeouts.CreationOrDefault())
+		token, err := p.tokens.Ensure(ctx, attempt, bootstrap.Terms{Expires: p.now.Add(life),
 			Signing: bootstrap.Uses(inputs.UserData, bootstrap.KubeadmJoinConfig)})
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
-			s.states.update(s.machine, func(m *machineState) { m.launch.token = true })
+			p.states.update(p.machine, func(m *machineState) { m.launch.token = true })
 		}
 		if err != nil {
-			s.reportPreparing("Cannot create the bootstrap token: " + err.Error())
+			p.reportPreparing("Cannot create the bootstrap token: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
-		if token.Expires.Sub(s.now) < tokenReserve+(life-tokenReserve)/2 {
-			instance, err := s.findLaunched(ctx, inputs, attempt)
+		if token.Expires.Sub(p.now) < tokenReserve+(life-tokenReserve)/2 {
+			instance, err := p.findLaunched(ctx, inputs, attempt)
 			switch {
 			case err != nil:
-				return provider.Secret{}, s.recordCreateFailure(err, fingerprintOf(s.machine, inputs, attempt)), nil
+				return provider.Secret{}, p.recordCreateFailure(err, fingerprintOf(p.machine, inputs, attempt)), nil
 			case instance == nil:
 				return provider.Secret{}, atTime, nil
 			}
-			if proceed, err := s.recordInstance(ctx, inputs, instance); err != nil || proceed != next {
+			if proceed, err := p.recordInstance(ctx, inputs, instance, false); err != nil || proceed != next {
 				return provider.Secret{}, proceed, err
 			}
-			return provider.Secret{}, s.after(time.Millisecond), nil
+			return provider.Secret{}, p.after(time.Millisecond), nil
 		}
 		values.BootstrapToken = token.Value
 	}
 	out, err := bootstrap.Render(inputs.UserData, values)
 	if err != nil {
-		s.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		p.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, onInputs, nil
 	}
 	if inputs.CompressUserData {
@@ -180,9 +180,24 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	return provider.NewSecret(out), next, nil
 }
 
-func (s *launchStep) attempt() bootstrap.Attempt {
-	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
-		Number: s.machine.LaunchAttempt()}
+// dropToken deletes the bootstrap token when the machine has joined, has failed or is gone. The call must precede the
+// write of the status, so that a crash between the two leaves no token.
+func (p *pass) dropToken(ctx context.Context) error {
+	known := p.states.get(p.machine)
+	if !known.launch.ownToken || known.launch.token {
+		err := p.tokens.Delete(ctx, attemptOf(p.machine))
+		// A process without permission to read tokens has no token to delete, unless it created one before it lost the
+		// permission.
+		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
+			return err
+		}
+	}
+	p.states.update(p.machine, func(m *machineState) { m.launch.ownToken, m.launch.token = false, false })
+	return nil
+}
+
+func attemptOf(m *v1beta1.Machine) bootstrap.Attempt {
+	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
 }
 
 // fingerprintOf returns a hash of everything that can change the outcome of a Create. This includes the annotation with

@@ -17,12 +17,12 @@ import (
 
 // awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, they could
 // disappear before the instance, and the instance could not be deleted.
-func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
+func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
-		s.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
+		p.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
 	case inputs.Awaited != "":
-		s.waitSilently(inputs.Awaited)
+		p.waitSilently(inputs.Awaited)
 	default:
 		return next
 	}
@@ -32,75 +32,75 @@ func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 // releaseClass reports that the Machine does not hold a class that is being deleted. This requires proof that there is
 // no instance: Create was never called, or the cloud shows no instance after the settle time. The deletion of the class
 // waits for this report. Therefore, releaseClass needs no slot and no other inputs of a launch.
-func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
-	if s.machine.Spec.ClassRef == nil {
+func (p *pass) releaseClass(ctx context.Context) (progress, error) {
+	if p.machine.Spec.ClassRef == nil {
 		return next, nil
 	}
 	class := &v1beta1.MachineClass{}
-	key := client.ObjectKey{Namespace: s.machine.Namespace, Name: s.machine.Spec.ClassRef.Name}
-	if err := s.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: p.machine.Spec.ClassRef.Name}
+	if err := p.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		return onError.unless(apierrors.IsNotFound(err)), client.IgnoreNotFound(err)
 	}
 	leaving := resolve.OfClass(class).Leaving
 	if leaving == nil {
 		return next, nil
 	}
-	if !resolve.ReleasesClass(s.machine) {
-		if proceed, err := s.confirmNothingRequested(ctx); err != nil || proceed != next {
+	if !resolve.ReleasesClass(p.machine) {
+		if proceed, err := p.confirmNothingRequested(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
 	}
-	s.reportRefused(leaving.Reason, leaving.Message)
+	p.reportRefused(leaving.Reason, leaving.Message)
 	return onInputs, nil
 }
 
-func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, error) {
-	ours, err := s.isOurs(ctx)
+func (p *pass) confirmNothingRequested(ctx context.Context) (progress, error) {
+	ours, err := p.isOurs(ctx)
 	if err != nil {
 		return onError, err
 	}
-	if ours && s.states.get(s.machine).launch.ambiguousAt.IsZero() {
+	if ours && p.states.get(p.machine).launch.ambiguousAt.IsZero() {
 		return next, nil
 	}
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		s.reportRefused(missing.Reason, missing.Message)
-		return s.onMissing(missing), nil
+		p.reportRefused(missing.Reason, missing.Message)
+		return p.onMissing(missing), nil
 	}
 	if err != nil {
 		return onError, fmt.Errorf("resolve how to find the instance before the class is deleted: %w", err)
 	}
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 	case err != nil:
-		s.reportNotLaunched(s.instance.lookupFailed(err), messageOf(err))
+		p.reportNotLaunched(p.lookupFailed(err), messageOf(err))
 		return atTime, nil
 	default:
-		if proceed, err := s.recordInstance(ctx, inputs, instance); err != nil || proceed != next {
+		if proceed, err := p.recordInstance(ctx, inputs, instance, false); err != nil || proceed != next {
 			return proceed, err
 		}
-		return s.after(time.Millisecond), nil
+		return p.after(time.Millisecond), nil
 	}
-	if left := s.createUnsettled(); left > 0 {
-		s.reportNotLaunched(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
+	if left := p.createUnsettled(); left > 0 {
+		p.reportNotLaunched(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
 			"earlier call may still create an instance.")
-		return s.after(left), nil
+		return p.after(left), nil
 	}
 	return next, nil
 }
 
 // holdClass withdraws the Machine's report that it does not hold its class. It must run before each call to the cloud.
-func (s *launchStep) holdClass(ctx context.Context) error {
-	if !resolve.ReleasesClass(s.machine) {
+func (p *pass) holdClass(ctx context.Context) error {
+	if !resolve.ReleasesClass(p.machine) {
 		return nil
 	}
-	s.reportNotLaunched(v1beta1.ReasonProvisioning, "Creating the instance.")
-	version := s.before.ResourceVersion
-	if err := s.writeStatus(ctx); err != nil {
+	p.reportNotLaunched(v1beta1.ReasonProvisioning, "Creating the instance.")
+	version := p.before.ResourceVersion
+	if err := p.writeStatus(ctx); err != nil {
 		return err
 	}
-	if s.before.ResourceVersion == version {
+	if p.before.ResourceVersion == version {
 		return errStale // The Machine is gone.
 	}
 	return nil
@@ -109,19 +109,19 @@ func (s *launchStep) holdClass(ctx context.Context) error {
 // confirmClassProtection reads the class from the API server and checks that the class has the finalizer. Afterwards,
 // the class cannot disappear while the Machine holds it. Only this process removes the finalizer, and only after its
 // cache shows that no Machine holds the class. One check for each class is therefore enough.
-func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
+func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil
 	}
-	if err := s.holdClass(ctx); err != nil {
+	if err := p.holdClass(ctx); err != nil {
 		return err
 	}
-	key := client.ObjectKey{Namespace: s.machine.Namespace, Name: inputs.ClassName}
-	if s.term.isProtected(key, inputs.ClassUID) {
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
+	if p.term.isProtected(key, inputs.ClassUID) {
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
-	switch err := s.Live.Get(ctx, key, class); {
+	switch err := p.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:
@@ -130,7 +130,7 @@ func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.
 		return errStale
 	}
 	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.
-		s.term.noteProtected(key, class.UID)
+		p.term.noteProtected(key, class.UID)
 	}
 	return nil
 }

@@ -28,10 +28,10 @@ import (
 
 // splitConflicting divides the Nodes with the Machine's provider ID into Nodes that may belong to the Machine, and
 // Nodes that conflict with it.
-func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
+func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
-		other, err := s.isConflicting(ctx, node)
+		other, err := p.isConflicting(ctx, node)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -44,27 +44,27 @@ func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1
 	return own, conflicting, nil
 }
 
-func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
-	if !nodemark.Proves(s.machine, node) {
-		if confirmed, err := s.confirmUnmarked(ctx, node); err != nil || !confirmed {
+func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
+	if !nodemark.Proves(p.machine, node) {
+		if confirmed, err := p.confirmUnmarked(ctx, node); err != nil || !confirmed {
 			return true, err
 		}
 	}
-	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
+	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
 		if node.Name == in.NodeName {
 			return false, nil
 		}
-		named, err := s.renamed(ctx, node)
+		named, err := p.renamed(ctx, node)
 		return !named, err
 	}
-	others, err := s.othersNamed(ctx, node.Name)
+	others, err := p.othersNamed(ctx, node.Name)
 	if err != nil || len(others) > 0 {
 		return true, err
 	}
-	tokenID, err := s.tokens.ID(ctx, s.launch.attempt())
+	tokenID, err := p.tokens.ID(ctx, attemptOf(p.machine))
 	var joins []kubeletcsr.Joined
 	if err == nil {
-		joins, err = s.joins.Of(ctx, node.Name)
+		joins, err = p.joins.Of(ctx, node.Name)
 	}
 	switch {
 	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
@@ -74,7 +74,7 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 	}
 	ours := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool { return j.TokenID == tokenID })
 	since := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool {
-		return !j.At.Before(s.machine.CreationTimestamp.Time)
+		return !j.At.Before(p.machine.CreationTimestamp.Time)
 	})
 	return since && !ours, nil
 }
@@ -82,14 +82,14 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 // confirmUnmarked asks the provider whether a Node without the mark belongs to the Machine. The provider ID of such a
 // Node is only in the Machine's status, where another client may have written it. The provider is asked once for each
 // Node. A deletion does not wait for the provider's answer.
-func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
+func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
 	_, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
-	if marked || s.states.get(s.machine).registration.reportedConflict == node.UID {
+	if marked || p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil // The Node belongs to another instance.
 	}
-	instance, inputs, err := s.fromProvider(ctx)
+	instance, inputs, err := p.fromProvider(ctx)
 	switch {
-	case err != nil && s.machine.DeletionTimestamp.IsZero():
+	case err != nil && p.machine.DeletionTimestamp.IsZero():
 		return false, err
 	case err != nil:
 		return false, nil
@@ -102,55 +102,55 @@ func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Nod
 // renamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
 // the status may have been written by another client. The provider is asked once for each conflicting Node. A deletion
 // does not wait for the provider's answer.
-func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
-	if s.states.get(s.machine).registration.reportedConflict == node.UID {
+func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
+	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil
 	}
-	named, err := s.namedByProvider(ctx, node.Name)
+	named, err := p.namedByProvider(ctx, node.Name)
 	switch {
-	case err != nil && s.machine.DeletionTimestamp.IsZero():
+	case err != nil && p.machine.DeletionTimestamp.IsZero():
 		return false, err
 	case named:
-		s.machine.Status.Instance.NodeName = node.Name
+		p.machine.Status.Instance.NodeName = node.Name
 	}
 	return named, nil
 }
 
 // othersNamed returns the other Machines whose Node has this name, or will have it.
-func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
+func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByNodeName: name})
 	if err != nil {
 		return nil, fmt.Errorf("find the machines of node %s: %w", name, err)
 	}
-	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == s.machine.UID }), nil
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == p.machine.UID }), nil
 }
 
-func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
+func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
 	for _, other := range conflicting {
-		if s.states.get(s.machine).registration.reportedConflict == other.UID {
+		if p.states.get(p.machine).registration.reportedConflict == other.UID {
 			continue
 		}
-		others, err := s.othersNamed(ctx, other.Name)
+		others, err := p.othersNamed(ctx, other.Name)
 		if err != nil {
 			return err
 		}
-		s.warn(v1beta1.ReasonNodeConflict, "Register", s.conflictMessage(other))
+		p.warn(v1beta1.ReasonNodeConflict, "Register", p.conflictMessage(other))
 		for _, machine := range others {
 			if nodemark.Proves(machine, other) {
-				continue // Another client wrote this machine's provider ID into the status of s.machine.
+				continue // Another client wrote this machine's provider ID into the status of p.machine.
 			}
-			s.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
+			p.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
-				client.ObjectKeyFromObject(s.machine), wording.Truncate(s.machine.NodeProviderID(), 256))
+				client.ObjectKeyFromObject(p.machine), wording.Truncate(p.machine.NodeProviderID(), 256))
 		}
-		s.states.update(s.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
+		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}
 	return nil
 }
 
-func (s *registrationStep) conflictMessage(other *corev1.Node) string {
-	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
+func (p *pass) conflictMessage(other *corev1.Node) string {
+	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
 		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, "+
 			"but the instance registers as node %s.",
 			other.Name, in.NodeName)
@@ -159,17 +159,17 @@ func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 		other.Name)
 }
 
-func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
-	instance, _, err := s.fromProvider(ctx)
+func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
+	instance, _, err := p.fromProvider(ctx)
 	return err == nil && instance.NodeName == name, err
 }
 
-func (s *registrationStep) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+func (p *pass) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return nil, inputs, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := s.instance.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	if err != nil {
 		return nil, inputs, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -22,6 +20,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/tracing"
@@ -193,14 +192,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case name != "" && name != r.Cloud.Name():
 		return reconcile.Result{}, nil
 	}
-	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
+	p := newPass(r, name, m, now, leading)
 	ctx = p.trace.beginPass(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	waits, err := p.run(ctx)
 	if err == nil {
 		err = waits.check(p.requeueAfter)
 	}
-	keepsSlot = p.launch.keepsSlot()
+	keepsSlot = p.keepsSlot(waits)
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
 			err = statusErr
@@ -225,24 +224,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// confirm reads the Machine from the API server before an action that a newer version of the Machine could forbid. The
-// cached Machine may be very old.
-func (p *pass) confirm(ctx context.Context, before string) error {
-	live := &v1beta1.Machine{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
-	case apierrors.IsNotFound(err):
-		return errStale
-	case err != nil:
-		return fmt.Errorf("read machine before %s: %w", before, err)
-	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
-		return errStale
-	}
-	return nil
-}
-
-// errStale means that the cached Machine is outdated. The pass then writes nothing.
-var errStale = errors.New("the cached machine is out of date")
-
 // providerOf returns the provider of the Machine from its label, its instance, its spec or its class, in this order. If
 // none of them names a provider, providerOf returns "", and every provider reports the Machine.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
@@ -265,55 +246,6 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 	}
 }
 
-// pass is one reconciliation of one Machine. It contains the steps, and the state that all steps share.
-type pass struct {
-	*Reconciler
-	// provider is the name of this process's provider. It is "" if the Machine has no provider label. The cloud was
-	// never called for such a Machine, because a Machine gets the label before the first call.
-	provider string
-	// The field before contains the Machine as the API server last returned it. The field machine contains the copy
-	// that this pass changes. Steps may change only the status of that copy directly.
-	before  *v1beta1.Machine
-	machine *v1beta1.Machine
-	// node is the Machine's Node. It is nil until the registration step has found the Node.
-	node *corev1.Node
-	now  time.Time
-	// leading is the time at which this process began to reconcile Machines. All calls of other processes to the cloud
-	// began before that time.
-	leading time.Time
-	// requeueAfter is the time after which the next pass runs if no event triggers one earlier. Zero means that only an
-	// event triggers the next pass.
-	requeueAfter time.Duration
-	// spans are the phases of the Machine's life that ended in this pass. The metrics are updated after the status is
-	// written.
-	spans []span
-	// gone means that the finalizer was removed. The status is then not written any more.
-	gone bool
-
-	launch       launchStep
-	instance     instanceStep
-	adoption     adoptionStep
-	registration registrationStep
-	template     nodeTemplateStep
-	outdated     outdatedStep
-	interruption interruptionStep
-	drain        drainStep
-	health       healthStep
-	update       updateStep
-	agent        agentStep
-	teardown     teardownStep
-	preservation preservationStep
-	trace        traceStep
-}
-
-func newPass(p *pass) *pass {
-	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
-	p.template.pass, p.outdated.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p, p
-	p.update.pass, p.agent.pass, p.teardown.pass, p.preservation.pass = p, p, p, p
-	p.trace.pass = p
-	return p
-}
-
 func (p *pass) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
@@ -322,12 +254,12 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 		p.endPause()
 	}
 	if !p.machine.DeletionTimestamp.IsZero() {
-		return p.teardown.run(ctx)
+		return p.remove(ctx)
 	}
-	waits, err := p.runSteps(ctx)
-	p.interruption.observe() // The provider may announce an interruption before there is a Node.
+	waits, err := p.keep(ctx)
+	p.observeInterruption() // The provider may announce an interruption before there is a Node.
 	if err == nil {
-		p.preservation.requeueIfDue()
+		p.requeueIfDue()
 	}
 	p.summarize()
 	if err != nil {
@@ -341,98 +273,205 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
 		// A failed machine must not join any more. If the process is killed before the token is deleted, the token expires
 		// later.
-		if err := p.launch.dropToken(ctx); err != nil {
+		if err := p.dropToken(ctx); err != nil {
 			return onError, err
 		}
 	}
 	return waits, nil
 }
 
-// runSteps runs the steps of a Machine that is not being deleted, until one of them must wait. It returns what this
-// step waits for.
-func (p *pass) runSteps(ctx context.Context) (progress, error) {
-	for _, step := range []func(context.Context) (progress, error){
-		p.claim, p.preservation.run, p.launch.run, p.launch.extendToken, p.preservation.updateUnlessPreserved,
-		p.registration.run, p.outdated.run, p.interruption.run,
-	} {
+// keep runs the steps of a Machine that is not being deleted, until one of them must wait. It returns what this step
+// waits for.
+func (p *pass) keep(ctx context.Context) (progress, error) {
+	return inOrder(ctx, p.claim, p.preserve, p.ensureInstance, p.extendToken, p.ensureUpToDate, p.ensureNode,
+		p.taintOutdated, p.handleInterruption, p.checkHealth)
+}
+
+// remove runs the steps of a Machine that is being deleted: preDrain hooks, drain, preTerminate hooks, instance, Node,
+// token and finalizer.
+func (p *pass) remove(ctx context.Context) (progress, error) {
+	if proceed := p.mayRemove(); proceed != next {
+		return proceed, nil
+	}
+	r := &removal{pass: p}
+	return inOrder(ctx, r.orByForce(r.findUnrecordedInstance), r.orByForce(r.findLost), r.awaitPreDrainHooks, r.findNode,
+		p.observeInDeletion, r.drainNode, r.awaitPreTerminateHooks, r.orByForce(r.deleteInstance), r.deleteNode, r.release)
+}
+
+// ensureInstance creates or adopts the instance of a Machine that has none, and follows the instance until it runs.
+func (p *pass) ensureInstance(ctx context.Context) (progress, error) {
+	switch m := p.machine; {
+	case m.Replacing():
+		return next, nil // The old instance is deleted first.
+	case m.Retrying():
+		return p.retryLaunch(ctx)
+	case m.Spec.ProviderID == "":
+		return p.launchInstance(ctx)
+	case createdWithProviderID(m):
+		return p.adoptInstance(ctx)
+	}
+	proceed, tagged, err := p.followInstance(ctx)
+	if err == nil && !tagged {
+		return p.adoptInstance(ctx)
+	}
+	return proceed, err
+}
+
+// retryLaunch deletes an instance that failed for lack of capacity. Then it opens the next attempt, which starts when
+// the delay after the failure is over. Each step can be repeated after a crash.
+func (p *pass) retryLaunch(ctx context.Context) (progress, error) {
+	m := p.machine
+	if machinestate.Paused(m) || preservation.Preserved(m) || p.unsupportedSchema(m) != "" {
+		return onMachine, nil
+	}
+	if m.Spec.ProviderID != "" {
+		r := &removal{pass: p}
+		if proceed, err := r.findNode(ctx); err != nil || proceed != next {
+			return proceed, err
+		}
+		switch {
+		case p.node != nil:
+			return p.continueRunning(), nil
+		case r.leftBehind:
+			return p.after(targetPoll), nil // The instance may have become a Node.
+		}
+		if proceed, err := inOrder(ctx, r.deleteInstance, r.deleteNode, p.forgetProviderID); err != nil || proceed != next {
+			return proceed, err
+		}
+	}
+	return p.awaitNextAttempt(ctx)
+}
+
+// ensureUpToDate updates the instance to the spec. If the provider cannot update the instance in place, ensureUpToDate
+// replaces the instance of the same Machine. The author of a change does not have to know which of the two is possible.
+// The instance of a preserved or interrupted Machine is not changed, unless its replacement has already begun.
+func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
+	if m := p.machine; !m.Replacing() {
+		switch {
+		case preservation.Preserved(m):
+			p.endDrain()
+			return next, nil
+		case machinestate.Interrupted(m):
+			return next, nil // The instance will be reclaimed.
+		}
+	}
+	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" {
+		p.suspendDrain()
+	}
+	if p.machine.Replacing() {
+		if machinestate.Paused(p.machine) {
+			return onMachine, nil
+		}
+		return p.replaceInstance(ctx)
+	}
+	u, err := p.plannedUpdate(ctx)
+	if u == nil || err != nil {
+		return onError.unless(err == nil), err
+	}
+	r := &removal{pass: p}
+	outcome, err := p.updateInPlace(ctx, r, u)
+	if err == nil && outcome == provider.UpdateNeedsDrain {
+		if proceed, err := inOrder(ctx, r.findNode, r.drainNode); err != nil || proceed != next {
+			return onError.unless(err == nil), err // The node is observed as usual during the drain.
+		}
+		u.drained = true
+		outcome, err = p.updateInPlace(ctx, r, u)
+	}
+	switch {
+	case err != nil:
+		return onError, err
+	case outcome == provider.UpdateByAgent:
+		return p.updateByAgent(ctx, r, u)
+	case outcome == provider.UpdateNeedsReplacement:
+		return p.replaceInstance(p.trace.beginPass(ctx))
+	}
+	return next, nil
+}
+
+// updateByAgent asks the agent on the drained Node for the update and follows its progress.
+func (p *pass) updateByAgent(ctx context.Context, r *removal, u *update) (progress, error) {
+	if !p.agentMayBeAsked(u) {
+		return next, nil
+	}
+	if proceed, err := r.findNode(ctx); err != nil || proceed != next {
+		return onError.unless(err == nil), err
+	}
+	if asks, err := p.followAgent(ctx, r, u); err != nil || !asks {
+		return onError.unless(err == nil), err
+	}
+	if proceed, err := r.drainNode(ctx); err != nil || proceed != next {
+		return onError.unless(err == nil), err // The node is observed as usual during the drain.
+	}
+	return p.askAgent(ctx)
+}
+
+// replaceInstance deletes the old instance, creates a new one and updates it. After a crash, all steps can be repeated,
+// because each step checks what was already done.
+func (p *pass) replaceInstance(ctx context.Context) (progress, error) {
+	if p.machine.Spec.ProviderID != "" {
+		r := &removal{pass: p}
+		proceed, err := inOrder(ctx, r.findNode, r.drainNode, r.deleteInstance, r.deleteNode, p.forgetProviderID)
+		if err != nil || proceed != next {
+			return proceed, err
+		}
+	}
+	if err := p.openNextInstance(ctx); err != nil {
+		return onError, err
+	}
+	return inOrder(p.trace.beginPass(ctx), p.launchInstance, p.ensureUpToDate)
+}
+
+// ensureNode finds the Node of the instance and applies the node template to it.
+func (p *pass) ensureNode(ctx context.Context) (progress, error) {
+	if p.Target == nil {
+		p.reportNoTarget()
+		if p.failed != nil {
+			return p.handleFailedInstance(ctx, p.failed)
+		}
+		return next, nil
+	}
+	found, err := p.findCandidate(ctx)
+	switch {
+	case err != nil:
+		return onError, err
+	case found.conflict != "":
+		return p.refuseNode(found.conflict, found.belongsToOther)
+	case found.otherID != nil:
+		return p.refuseOtherID(found.otherID)
+	case found.node != nil:
+	case p.machine.Status.NodeRef != nil:
+		return p.nodeGone(ctx)
+	case p.failed != nil:
+		return p.handleFailedInstance(ctx, p.failed)
+	default:
+		return p.awaitNode(ctx, found), nil
+	}
+	refused, contested, err := p.applyTemplate(ctx, found.node)
+	if err != nil {
+		return onError, err
+	}
+	return p.registerNode(ctx, found.node, refused, contested), nil
+}
+
+// handleInterruption records an announced interruption and drains the Node at once. There is no need to wait for the
+// deletion of the Machine, because the pods must leave the Node in any case. A deletion continues the same drain.
+func (p *pass) handleInterruption(ctx context.Context) (progress, error) {
+	if drains, err := p.recordInterruption(ctx); err != nil || !drains {
+		return onError.unless(err == nil), err
+	}
+	r := &removal{pass: p, interrupting: true}
+	if _, err := r.drainNode(ctx); err != nil {
+		return onError, err
+	}
+	return onNode.unless(p.node != nil), nil // The Node is gone, but still in the cache.
+}
+
+// inOrder runs steps until one of them must wait or fails.
+func inOrder(ctx context.Context, steps ...func(context.Context) (progress, error)) (progress, error) {
+	for _, step := range steps {
 		if proceed, err := step(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
 	}
-	return p.health.run(ctx)
-}
-
-// claim adds the finalizer and the provider label to a Machine that a user has created. A MachineSet creates its
-// Machines with both.
-func (p *pass) claim(ctx context.Context) (progress, error) {
-	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
-		return next, nil
-	}
-	return next, p.patchMachine(ctx, func(m *v1beta1.Machine) {
-		if !hasFinalizer(m) {
-			m.Finalizers = append(m.Finalizers, v1beta1.MachineFinalizer)
-		}
-		set(&m.Labels, v1beta1.LabelProvider, p.provider)
-	})
-}
-
-func (p *pass) requeueIn(d time.Duration) {
-	d = max(d, time.Millisecond)
-	if p.requeueAfter == 0 || d < p.requeueAfter {
-		p.requeueAfter = d
-	}
-}
-
-// patchMachine changes the metadata or the spec of the Machine. It returns a conflict if another client has changed the
-// Machine in the meantime.
-func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
-	changed := p.before.DeepCopy()
-	change(changed)
-	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
-		return fmt.Errorf("patch machine: %w", err)
-	}
-	changed.ManagedFields = nil // The cache contains no managed fields either.
-	p.before = changed
-	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
-	p.machine.Spec = *changed.Spec.DeepCopy()
-	return nil
-}
-
-func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || p.launch.silent {
-		return nil
-	}
-	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.instance.onlyBooted() {
-		return nil
-	}
-	changed := p.machine.DeepCopy()
-	switch err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before}); {
-	case apierrors.IsNotFound(err):
-		return nil // The Machine is gone. Its delete event follows.
-	case err != nil:
-		return fmt.Errorf("patch machine status: %w", err)
-	}
-	p.ownWrites.Record(changed)
-	before := p.before
-	p.before, p.machine = changed, changed.DeepCopy()
-	p.states.update(p.machine, func(m *machineState) {
-		m.instance.booted = nil
-		if p.drain.unwritten.kind != "" {
-			m.teardown.drainReport = p.drain.unwritten
-		}
-	})
-	p.trace.statusWritten(before, p.spans)
-	p.observeSpans()
-	p.Metrics.countInterruption(p.interruption.noticed)
-	p.interruption.noticed = ""
-	return nil
-}
-
-func hasFinalizer(m *v1beta1.Machine) bool {
-	for _, f := range m.Finalizers {
-		if f == v1beta1.MachineFinalizer {
-			return true
-		}
-	}
-	return false
+	return next, nil
 }

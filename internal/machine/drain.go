@@ -27,84 +27,77 @@ type Drainer interface {
 // drainBackstop is how long a draining Machine waits for an event before it is reconciled again.
 const drainBackstop = time.Minute
 
-// drainStep drains the Node before a deletion, an update or an interruption. Unless the Machine is deleted, the Node is
+// drainNode drains the Node before a deletion, an update or an interruption. Unless the Machine is deleted, the Node is
 // uncordoned afterwards.
-type drainStep struct {
-	*pass
-	// epoch is the number of the last outage whose duration does not count as drain time.
-	epoch     uint64
-	unwritten drainReport
-}
-
-func (s *drainStep) run(ctx context.Context) (progress, error) {
-	if s.node == nil {
-		s.suspend() // The Node no longer exists, or the deletion does not wait for it.
+func (r *removal) drainNode(ctx context.Context) (progress, error) {
+	if r.node == nil {
+		r.suspendDrain() // The Node no longer exists, or the deletion does not wait for it.
 		return next, nil
 	}
-	_, skip := s.machine.Annotations[v1beta1.AnnotationSkipDrain]
-	if !s.teardown.forced() {
-		if err := s.redrainIfInService(ctx); err != nil {
-			return s.teardown.targetUnreachable(ctx, err)
+	_, skip := r.machine.Annotations[v1beta1.AnnotationSkipDrain]
+	if !forced(r.machine) {
+		if err := r.redrainIfInService(ctx); err != nil {
+			return r.targetUnreachable(ctx, err)
 		}
-		cordoned, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
+		cordoned, err := drain.Cordon(ctx, r.Target.Nodes, r.node)
 		switch {
 		case apierrors.IsNotFound(err):
-			s.node = nil // The Node was deleted after it was read.
+			r.node = nil // The Node was deleted after it was read.
 			return next, nil
 		case apierrors.IsConflict(err):
 			return onError, err // The Node was replaced, or other clients keep changing it.
 		case err != nil:
-			return s.teardown.targetUnreachable(ctx, err)
+			return r.targetUnreachable(ctx, err)
 		}
-		s.node = cordoned
+		r.node = cordoned
 	}
-	s.refreshNow()
-	s.excludeOutages()
-	reachable := nodeReachable(s.node)
-	if !s.isTrue(v1beta1.ConditionDrained) {
-		start := s.startTime()
-		outcome := s.Drainer.Drain(drain.Request{
-			Subject: s.subject(), Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
-			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Skip: skip,
+	r.refreshNow()
+	epoch := r.excludeOutages()
+	reachable := nodeReachable(r.node)
+	if !r.isTrue(v1beta1.ConditionDrained) {
+		start := r.drainStart()
+		outcome := r.Drainer.Drain(drain.Request{
+			Subject: r.drainSubject(epoch), Start: start, Deadline: r.drainDeadline(start), Announced: r.announcedByNodeOnly(),
+			NodeReachable: reachable, NotReadySince: notReadySince(r.node), Skip: skip,
 		})
 		if outcome.Reason == "" {
-			s.awaitFirstCheck()
-			return onDrain | s.after(drainBackstop), nil
+			r.awaitFirstCheck()
+			return onDrain | r.after(drainBackstop), nil
 		}
-		outcome = s.unlessReported(v1beta1.ConditionDrained, outcome)
-		transition := s.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
+		outcome = r.unlessReported(v1beta1.ConditionDrained, outcome)
+		transition := r.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
 			if transition && outcome.Denied {
-				s.warn(outcome.Reason, "Drain", outcome.Message)
+				r.warn(outcome.Reason, "Drain", outcome.Message)
 			}
-			s.teardown.deleting(v1beta1.ReasonDraining, outcome.Message)
-			s.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
-			return onDrain | s.after(drainBackstop), nil
+			r.deleting(v1beta1.ReasonDraining, outcome.Message)
+			r.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
+			return onDrain | r.after(drainBackstop), nil
 		}
 	}
-	if s.isTrue(v1beta1.ConditionVolumesDetached) || s.teardown.outOfService() {
+	if r.isTrue(v1beta1.ConditionVolumesDetached) || outOfService(r.machine) {
 		return next, nil
 	}
 	if !reachable {
 		// If a node is unreachable, no controller detaches its volumes, because the instance may still be running.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is unreachable.")
+		r.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is unreachable.")
 		return next, nil
 	}
-	if since := notReadySince(s.node); !since.IsZero() && s.now.Sub(since) >= drain.NotReadyPatience {
+	if since := notReadySince(r.node); !since.IsZero() && r.now.Sub(since) >= drain.NotReadyPatience {
 		// A kubelet that cannot end its pods cannot unmount their volumes either.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is not Ready.")
+		r.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is not Ready.")
 		return next, nil
 	}
-	drained := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
-	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Subject: s.subject(), Reported: s.node.Status.VolumesAttached, Drained: drained,
-		Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(),
+	drained := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
+	outcome := r.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
+		Subject: r.drainSubject(epoch), Reported: r.node.Status.VolumesAttached, Drained: drained,
+		Timeout: r.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
-	outcome = s.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
-	s.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
+	outcome = r.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
+	r.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
 	if !outcome.Done {
-		s.teardown.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
-		return onDrain | s.after(drainBackstop), nil
+		r.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
+		return onDrain | r.after(drainBackstop), nil
 	}
 	return next, nil
 }
@@ -112,35 +105,37 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 // awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. A report in the status is
 // repeated. Otherwise, a deletion reports nothing, so that the drain of an empty node causes no write. An update must
 // report the drain immediately, because the same pass would otherwise uncordon the node.
-func (s *drainStep) awaitFirstCheck() {
-	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
-	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
+func (r *removal) awaitFirstCheck() {
+	message := fmt.Sprintf("Checking which pods run on node %s.", r.node.Name)
+	if c := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
 		message = c.Message
-	} else if !s.machine.DeletionTimestamp.IsZero() {
+	} else if !r.machine.DeletionTimestamp.IsZero() {
 		return
 	}
-	s.teardown.deleting(v1beta1.ReasonDraining, message)
+	r.deleting(v1beta1.ReasonDraining, message)
 }
 
-func (s *drainStep) subject() drain.Subject {
-	return drain.Subject{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID, Node: s.node.Name,
-		NodeUID: s.node.UID, Epoch: s.epoch, Force: s.teardown.forced()}
+// drainSubject returns the subject of the drain. The argument epoch is the number of the last outage whose duration
+// does not count as drain time.
+func (p *pass) drainSubject(epoch uint64) drain.Subject {
+	return drain.Subject{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Node: p.node.Name,
+		NodeUID: p.node.UID, Epoch: epoch, Force: forced(p.machine)}
 }
 
 // redrainIfInService drains the Node again if an administrator has uncordoned it after the drain, because new pods may
 // run on it. After a restart of the process, the cached Node may be older than the patch that cordoned it. Therefore,
 // the Node is read from the API server.
-func (s *drainStep) redrainIfInService(ctx context.Context) error {
-	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
+func (p *pass) redrainIfInService(ctx context.Context) error {
+	if p.node.Spec.Unschedulable || !p.isTrue(v1beta1.ConditionDrained) {
 		return nil
 	}
 	live := &corev1.Node{}
-	err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(s.node), live)
+	err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(p.node), live)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if live.UID == s.node.UID && !live.Spec.Unschedulable {
-		s.end()
+	if live.UID == p.node.UID && !live.Spec.Unschedulable {
+		p.endDrain()
 	}
 	return nil
 }
@@ -154,32 +149,32 @@ type drainReport struct {
 // unlessReported normally returns the outcome unchanged. If two processes both assume that they are the leader, each
 // sees another state of the PodDisruptionBudgets. They would overwrite each other's messages again and again.
 // Therefore, unlessReported keeps a message with which another process has just replaced the message of this process.
-func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
+func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
 	}
-	last := s.states.get(s.machine).teardown.drainReport
-	repeats := last == drainReport{kind, o.Reason, o.Message, last.at} && s.now.Sub(last.at) < drainBackstop
-	if written := meta.FindStatusCondition(s.machine.Status.Conditions, kind); repeats && written != nil &&
+	last := p.states.get(p.machine).teardown.drainReport
+	repeats := last == drainReport{kind, o.Reason, o.Message, last.at} && p.now.Sub(last.at) < drainBackstop
+	if written := meta.FindStatusCondition(p.machine.Status.Conditions, kind); repeats && written != nil &&
 		written.Status == metav1.ConditionFalse {
 		o.Reason, o.Message = written.Reason, written.Message
 		return o
 	}
-	s.unwritten = drainReport{kind, o.Reason, o.Message, s.now}
+	p.drainReport = drainReport{kind, o.Reason, o.Message, p.now}
 	return o
 }
 
 // refreshNow sets the current time, because the previous steps of the pass may have taken a long time.
-func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
+func (p *pass) refreshNow() { p.now = p.Clock.Now() }
 
-// startTime returns the time at which the drain began. This is the time at which the condition Drained became False.
+// drainStart returns the time at which the drain began. This is the time at which the condition Drained became False.
 // Until then, the drain begins now, also after a restart or an outage.
-func (s *drainStep) startTime() time.Time {
-	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
+func (p *pass) drainStart() time.Time {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // The condition has whole seconds.
+	return p.now.Truncate(time.Second) // The condition has whole secondp.
 }
 
 // notReadySince returns the time since which the kubelet has reported that the Node is not Ready. It returns the zero
@@ -197,54 +192,53 @@ func nodeReachable(node *corev1.Node) bool {
 	return c != nil && c.Status != corev1.ConditionUnknown
 }
 
-// end removes the conditions of a drain and stops its workers. The node stays cordoned until it is Ready again.
-func (s *drainStep) end() {
-	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
-	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
-	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
-	s.suspend()
+// endDrain removes the conditions of a drain and stops its workers. The node stays cordoned until it is Ready again.
+func (p *pass) endDrain() {
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrained)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+	p.suspendDrain()
 }
 
-// suspend stops the workers of the drain, because the deletion or update cannot continue now. The node stays cordoned,
-// and the same drain continues later.
-func (s *drainStep) suspend() {
-	if s.Drainer != nil {
-		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
+// suspendDrain stops the workers of the drain, because the deletion or update cannot continue now. The node stays
+// cordoned, and the same drain continues later.
+func (p *pass) suspendDrain() {
+	if p.Drainer != nil {
+		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))
 	}
 }
 
 // uncordon uncordons the node after an update. The node must be Ready again. If another update needs the drained node,
 // the node stays cordoned.
-func (s *drainStep) uncordon(ctx context.Context) error {
-	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
-		machinestate.Interrupted(s.machine) ||
-		s.interruption.withdrawn ||
-		meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
+func (p *pass) uncordon(ctx context.Context) error {
+	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" || isUpdating(p.machine) ||
+		machinestate.Interrupted(p.machine) || machinestate.Interrupted(p.before) ||
+		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
-	if !drain.Cordoned(s.node) {
+	if !drain.Cordoned(p.node) {
 		return nil
 	}
 	// The cached Machine may be outdated. The current Machine may require that the node stays cordoned.
-	if err := s.confirm(ctx, "putting its node back into service"); err != nil {
+	if err := p.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
 	// A former leader may have requested an update, and the cached node may not contain this request yet. Therefore, the
 	// request is removed together with the cordon. Otherwise, the agent would start the update while pods run on the node.
-	node, err := drain.Uncordon(ctx, s.Target.Nodes, s.node, v1beta1.NodeAnnotationUpdateRequested,
+	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node, v1beta1.NodeAnnotationUpdateRequested,
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		return err
 	}
-	s.node = node
+	p.node = node
 	return nil
 }
 
-// deadline returns the deadline of a drain that began at start. An announced interruption moves the deadline to
+// drainDeadline returns the deadline of a drain that began at start. An announced interruption moves the deadline to
 // interruptionMargin before the interruption, even if this leaves little time for the drain.
-func (s *drainStep) deadline(start time.Time) time.Time {
-	end := start.Add(s.machine.Spec.Timeouts.DrainOrDefault())
-	if at := s.machine.Status.InterruptionTime; machinestate.Interrupted(s.machine) && at != nil {
+func (p *pass) drainDeadline(start time.Time) time.Time {
+	end := start.Add(p.machine.Spec.Timeouts.DrainOrDefault())
+	if at := p.machine.Status.InterruptionTime; machinestate.Interrupted(p.machine) && at != nil {
 		if early := at.Add(-interruptionMargin); early.Before(end) {
 			end = early
 		}

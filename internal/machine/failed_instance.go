@@ -10,8 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
-	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -23,22 +21,22 @@ import (
 
 // failurePending reports whether the instance in the status has failed and the failure must still be handled. An
 // earlier pass may have ended before it knew whether the instance has a Node.
-func (s *instanceStep) failurePending() bool {
-	m := s.machine
+func (p *pass) failurePending() bool {
+	m := p.machine
 	return m.Status.Instance.State == v1beta1.InstanceState(provider.StateFailed) && m.Status.NodeRef == nil &&
-		m.Status.FailureReason != v1beta1.FailureCreateError && !s.hasRun()
+		m.Status.FailureReason != v1beta1.FailureCreateError && !p.hasRun()
 }
 
 // handleFailedInstance decides what to do with an instance that the provider reports as failed. If the instance has a
 // Node, it runs, whatever the provider reports. The Node may have registered a moment ago, so it is read from the API
 // server.
-func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Instance) (progress, error) {
-	if there, err := s.hasLiveNode(ctx); err != nil || there {
-		return s.after(time.Second), err
+func (p *pass) handleFailedInstance(ctx context.Context, in *provider.Instance) (progress, error) {
+	if there, err := p.hasLiveNode(ctx); err != nil || there {
+		return p.after(time.Second), err
 	}
-	m, message := s.machine, "The provider reports that the instance failed: "+in.StateMessage
+	m, message := p.machine, "The provider reports that the instance failed: "+in.StateMessage
 	if in.StateCode != provider.ResourceExhausted || launchReason(m) == v1beta1.ReasonInstanceAdopted {
-		s.fail(v1beta1.FailureCreateError, message)
+		p.fail(v1beta1.FailureCreateError, message)
 		return onMachine, nil // The owner of the Machine replaces it.
 	}
 	launch := v1beta1.LaunchStatus{Attempt: m.LaunchAttempt()}
@@ -47,64 +45,42 @@ func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Inst
 	}
 	launch.Step, launch.OldProviderID = v1beta1.LaunchStepRetrying, m.Spec.ProviderID
 	if launch.NoCapacitySince == nil {
-		launch.NoCapacitySince = &metav1.Time{Time: s.attemptStart()}
+		launch.NoCapacitySince = &metav1.Time{Time: attemptStart(p.machine)}
 	}
 	m.Status.Launch = &launch
 	err, policy := provider.Errorf(in.StateCode, "%s", message), createRetryPolicy(in.StateCode)
-	if s.reportNotLaunched(policy.reason, messageOf(err)) && s.failuresOf(v1beta1.OperationCreate) == 0 {
-		s.warn(policy.reason, "Launch", messageOf(err))
+	if p.reportNotLaunched(policy.reason, messageOf(err)) && p.failuresOf(v1beta1.OperationCreate) == 0 {
+		p.warn(policy.reason, "Launch", messageOf(err))
 	}
-	s.operationFailed(v1beta1.OperationCreate, policy, err, "")
-	s.failAfterTimeout(err)
-	return s.after(time.Millisecond), nil // The step must be durable before anything is deleted.
+	p.operationFailed(v1beta1.OperationCreate, policy, err, "")
+	p.failAfterTimeout(err)
+	return p.after(time.Millisecond), nil // The step must be durable before anything is deleted.
 }
 
-func (s *launchStep) hasLiveNode(ctx context.Context) (bool, error) {
-	name := index.NodeName(s.machine)
-	if s.Target == nil || name == "" {
+func (p *pass) hasLiveNode(ctx context.Context) (bool, error) {
+	name := index.NodeName(p.machine)
+	if p.Target == nil || name == "" {
 		return false, nil
 	}
 	node := &corev1.Node{}
-	err := s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node)
+	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return node.Spec.ProviderID == s.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
+	return node.Spec.ProviderID == p.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
 }
 
-// discard deletes an instance that failed for lack of capacity. Then it opens the next attempt, which starts when the
-// delay after the failure is over. Each step can be repeated after a crash.
-func (s *launchStep) discard(ctx context.Context) (progress, error) {
-	m := s.machine
-	if machinestate.Paused(m) || preservation.Preserved(m) || s.unsupportedSchema(m) != "" {
-		return onMachine, nil
-	}
-	if m.Spec.ProviderID != "" {
-		if proceed, err := s.teardown.findNode(ctx); err != nil || proceed != next {
-			return proceed, err
-		}
-		switch {
-		case s.node != nil:
-			return s.continueRunning(), nil
-		case s.teardown.leftBehind:
-			return s.after(targetPoll), nil // The instance may have become a Node.
-		}
-		for _, step := range []func(context.Context) (progress, error){s.teardown.deleteInstance, s.teardown.deleteNode} {
-			if proceed, err := step(ctx); err != nil || proceed != next {
-				return proceed, err
-			}
-		}
-		if err := s.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }); err != nil {
-			return onError, err
-		}
-	}
-	if s.Target != nil {
+// awaitNextAttempt opens the next attempt after the failed instance is gone. The attempt starts when the delay after
+// the failure is over.
+func (p *pass) awaitNextAttempt(ctx context.Context) (progress, error) {
+	m := p.machine
+	if p.Target != nil {
 		// From now on, no instance may join with the token.
-		if err := s.dropToken(ctx); err != nil {
+		if err := p.dropToken(ctx); err != nil {
 			return onError, err
 		}
 	}
-	s.node, s.teardown.instanceGone = nil, false
+	p.node = nil
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.NextLaunchAttempt(), OldProviderID: m.Status.Launch.OldProviderID,
 		NoCapacitySince: m.Status.Launch.NoCapacitySince}
 	m.Status.Instance, m.Status.Addresses, m.Status.Applied = nil, nil, nil
@@ -113,36 +89,36 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	}
 	// The cloud may still show the old instance for some time. The settle time counts from now.
 	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched != nil {
-		launched.LastTransitionTime = metav1.NewTime(s.now)
+		launched.LastTransitionTime = metav1.NewTime(p.now)
 	}
-	due := s.now
+	due := p.now
 	if last := m.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		due = last.NextTryTime.Time
-		if due.Sub(s.now) > furthestAhead {
-			due = s.now // No delay is that long, so another client must have written it.
+		if due.Sub(p.now) > furthestAhead {
+			due = p.now // No delay is that long, so another client must have written it.
 		}
 	}
-	s.states.forget(client.ObjectKeyFromObject(m))
-	s.states.update(m, func(m *machineState) { m.pace.notBefore = due })
-	s.trace.noteRetry()
-	return s.after(due.Sub(s.now)), nil
+	p.states.forget(client.ObjectKeyFromObject(m))
+	p.states.update(m, func(m *machineState) { m.pace.notBefore = due })
+	p.trace.noteRetry()
+	return p.after(due.Sub(p.now)), nil
 }
 
 // continueRunning handles an instance that became a Node although the provider reported that the instance had failed.
-func (s *launchStep) continueRunning() progress {
-	s.foundCapacity()
-	s.machine.Status.Launch.Step = v1beta1.LaunchStepNone
-	s.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceLaunched, "")
+func (p *pass) continueRunning() progress {
+	foundCapacity(p.machine)
+	p.machine.Status.Launch.Step = v1beta1.LaunchStepNone
+	p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceLaunched, "")
 	return next
 }
 
 // removalWaits reports what the deletion of the failed instance waits for. While the deletion only waits for the cloud,
 // the status keeps the reason of the failure, which is more useful.
-func (s *launchStep) removalWaits(reason, message string) {
+func (p *pass) removalWaits(reason, message string) {
 	switch reason {
 	case v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling:
 	default:
-		s.update.waitsFor = &metav1.Condition{Reason: reason, Message: message}
+		p.waitsFor = &metav1.Condition{Reason: reason, Message: message}
 	}
 }
 
@@ -151,10 +127,10 @@ func lacksCapacity(m *v1beta1.Machine) bool {
 	return m.Status.Launch != nil && m.Status.Launch.NoCapacitySince != nil
 }
 
-func (s *launchStep) foundCapacity() {
-	if lacksCapacity(s.machine) {
-		launch := *s.machine.Status.Launch
+func foundCapacity(m *v1beta1.Machine) {
+	if lacksCapacity(m) {
+		launch := *m.Status.Launch
 		launch.NoCapacitySince = nil
-		s.machine.Status.Launch = &launch
+		m.Status.Launch = &launch
 	}
 }

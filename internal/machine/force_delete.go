@@ -21,33 +21,34 @@ const (
 
 // orByForce wraps a step that deletes the instance. If the Machine is force-deleted, the wrapped step gives up after
 // some time.
-func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
+func (r *removal) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
 	return func(ctx context.Context) (progress, error) {
 		proceed, err := step(ctx)
-		if err == nil && proceed == next || !s.forced() || s.ForceDeleted == nil || s.machine.DeletionTimestamp.IsZero() {
+		if err == nil && proceed == next || !forced(r.machine) || r.ForceDeleted == nil ||
+			r.machine.DeletionTimestamp.IsZero() {
 			return proceed, err
 		}
-		left := s.forcedEnd(err != nil || s.failing).Sub(s.now)
+		left := r.forcedEnd(err != nil || r.failing).Sub(r.now)
 		if left > 0 {
-			return proceed | s.after(left), err
+			return proceed | r.after(left), err
 		}
-		return s.leaveInstance(ctx)
+		return r.leaveInstance(ctx)
 	}
 }
 
-func (s *teardownStep) forcedEnd(failing bool) time.Time {
+func (r *removal) forcedEnd(failing bool) time.Time {
 	var end time.Time
-	s.states.update(s.machine, func(m *machineState) {
+	r.states.update(r.machine, func(m *machineState) {
 		t := &m.teardown
 		if t.forcedSince.IsZero() {
-			t.forcedSince = s.now
+			t.forcedSince = r.now
 		}
 		if end = t.forcedSince.Add(removalPatience); !failing {
 			t.failingSince = time.Time{}
 			return
 		}
 		if t.failingSince.IsZero() {
-			t.failingSince = s.now
+			t.failingSince = r.now
 		}
 		if early := t.failingSince.Add(failingPatience); early.Before(end) {
 			end = early
@@ -58,16 +59,16 @@ func (s *teardownStep) forcedEnd(failing bool) time.Time {
 
 // leaveInstance records that the instance, or a part of it, may remain. Then the deletion of the Machine continues. The
 // Node is not deleted, because the instance may still run.
-func (s *teardownStep) leaveInstance(ctx context.Context) (progress, error) {
-	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {
+func (r *removal) leaveInstance(ctx context.Context) (progress, error) {
+	if err := r.ForceDeleted.AddForceDeleted(ctx, r.machine, r.now); err != nil {
 		return onError, fmt.Errorf("record what the machine may leave in the cloud: %w", err)
 	}
 	what := "An instance"
-	if id := s.machine.Spec.ProviderID; id != "" {
+	if id := r.machine.Spec.ProviderID; id != "" {
 		what = fmt.Sprintf("Instance %s, or a part of it,", wording.Truncate(id, 256))
 	}
-	s.warn(reasonInstanceLeft, "Delete", what+" may remain in the cloud, because the machine is force-deleted. The ConfigMap "+
+	r.warn(reasonInstanceLeft, "Delete", what+" may remain in the cloud, because the machine is force-deleted. The ConfigMap "+
 		"machinist-orphans records it, and the provider deletes it when the cloud allows that.")
-	s.instanceLeft = true
+	r.instanceLeft = true
 	return next, nil
 }

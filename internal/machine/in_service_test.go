@@ -75,8 +75,8 @@ func TestWhichNodesAreInService(t *testing.T) {
 		for _, change := range test.is {
 			change(m, n)
 		}
-		p := newPass(&pass{machine: m, before: m.DeepCopy()})
-		if got := p.template.inService(n); got != test.want {
+		p := &pass{machine: m, before: m.DeepCopy()}
+		if got := p.inService(n); got != test.want {
 			t.Errorf("%s: in service is %v", name, got)
 		}
 	}

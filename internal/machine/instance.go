@@ -18,85 +18,74 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-type instanceStep struct {
-	*pass
-	// undecided is true if the cloud does not show the instance, but the instance may still exist.
-	undecided bool
-	// failed is the instance that this pass has read, if the provider reports that the instance failed.
-	failed *provider.Instance
-}
-
-func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
-	if createdWithProviderID(s.machine) {
-		return s.adoption.run(ctx)
-	}
-	status := s.machine.Status.Instance
-	known := s.isTrue(v1beta1.ConditionLaunched) && status != nil
+// followInstance reads the instance until it runs. The result tagged is false if the instance is not recorded and does
+// not have the Machine's tags, so that the Machine has to adopt it.
+func (p *pass) followInstance(ctx context.Context) (proceed progress, tagged bool, err error) {
+	status := p.machine.Status.Instance
+	known := p.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
-		if gone, err := s.checkSuspect(ctx); gone || err != nil {
-			return onMachine, err // The owner replaces the Machine.
+		if gone, err := p.checkSuspect(ctx); gone || err != nil {
+			return onMachine, true, err // The owner replaces the Machine.
 		}
 	}
-	if known && status.State != v1beta1.InstancePending && !s.failurePending() {
-		return next, nil
+	switch {
+	case !known:
+	case status.State != v1beta1.InstancePending && !p.failurePending(),
+		p.machine.Status.NodeRef != nil, // A Node is better evidence than the provider's answer.
+		p.restoreBooted():
+		return next, true, nil
 	}
-	if known && s.machine.Status.NodeRef != nil {
-		return next, nil // A Node is better evidence than the provider's answer.
-	}
-	if known && s.restoreBooted() {
-		return next, nil
-	}
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		if !known {
-			s.launch.reportRefused(missing.Reason, missing.Message)
+			p.reportRefused(missing.Reason, missing.Message)
 		}
-		return (onInputs | s.after(secretBackstop)).unless(known), nil
+		return (onInputs | p.after(secretBackstop)).unless(known), true, nil
 	}
 	if err != nil {
-		return onError, fmt.Errorf("resolve the machine's class: %w", err)
+		return onError, true, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := s.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		return s.followAbsent(ctx, inputs, known), nil
-	case err != nil && s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
-		return onMachine, nil // The provider has already reported that the instance is gone.
+		return p.followAbsent(ctx, inputs, known), true, nil
+	case err != nil && p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
+		return onMachine, true, nil // The provider has already reported that the instance is gone.
 	case err != nil:
-		reason := s.lookupFailed(err)
+		reason := p.lookupFailed(err)
 		if !known {
 			// The provider ID was written, but the process crashed before it wrote the status.
-			s.launch.reportNotLaunched(reason, messageOf(err))
-			s.failAfterTimeout(err)
+			p.reportNotLaunched(reason, messageOf(err))
+			p.failAfterTimeout(err)
 		}
 		// If the instance is known, the pass continues, because the Node may still register.
-		return atTime.unless(known), nil
-	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
+		return atTime.unless(known), true, nil
+	case instanceUnrecorded(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil && p.showsWithin() > 0:
 		// The cloud may not show the tags of the Machine's own instance yet. Without this wait, the Machine would refuse its
 		// own instance permanently.
-		s.launch.reportLaunching("Waiting for the settle time to pass, " +
+		p.reportLaunching("Waiting for the settle time to pass, " +
 			"because the tags of a new instance may appear late.")
-		return s.after(min(s.showsWithin(), s.pollInterval())), nil
-	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
-		return s.adoption.run(ctx)
+		return p.after(min(p.showsWithin(), p.pollInterval())), true, nil
+	case instanceUnrecorded(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
+		return next, false, nil
 	}
-	s.states.update(s.machine, func(m *machineState) { m.instance.getFailures = 0 })
-	s.noteShown()
-	s.recordLaunched(inputs, instance)
-	return next, nil
+	p.states.update(p.machine, func(m *machineState) { m.instance.getFailures = 0 })
+	p.noteShown()
+	p.recordLaunched(inputs, instance, false)
+	return next, true, nil
 }
 
 // lookupFailed schedules another lookup after an error that does not show whether the instance exists. It returns the
 // reason to report.
-func (s *instanceStep) lookupFailed(err error) (reason string) {
-	s.noteShown() // A failed read does not count as the second of two reads.
+func (p *pass) lookupFailed(err error) (reason string) {
+	p.noteShown() // A failed read does not count as the second of two reads.
 	c := lookupRetryPolicy(provider.CodeOf(err))
-	s.requeueIn(c.backoff(s.countFailedCheck(), provider.RetryAfter(err), string(s.machine.UID)))
+	p.requeueIn(c.backoff(p.countFailedCheck(), provider.RetryAfter(err), string(p.machine.UID)))
 	return c.reason
 }
 
-func (s *instanceStep) pollInterval() time.Duration {
-	return pollInterval(s.now.Sub(s.launch.attemptStart()))
+func (p *pass) pollInterval() time.Duration {
+	return pollInterval(p.now.Sub(attemptStart(p.machine)))
 }
 
 // pollInterval returns the time between two polls of an operation in the cloud. The time is short at first, because
@@ -105,15 +94,15 @@ func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
 }
 
-func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
-	req := provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
-		ProviderID: s.machine.Spec.ProviderID}
-	req.Scope = s.scope()
-	return s.Cloud.Get(ctx, req)
+func (p *pass) getInstance(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
+	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID,
+		ProviderID: p.machine.Spec.ProviderID}
+	req.Scope = scopeOf(p.machine)
+	return p.Cloud.Get(ctx, req)
 }
 
-func (p *pass) scope() string {
-	if status := p.machine.Status.Instance; status != nil {
+func scopeOf(m *v1beta1.Machine) string {
+	if status := m.Status.Instance; status != nil {
 		return status.Scope
 	}
 	return ""
@@ -122,17 +111,17 @@ func (p *pass) scope() string {
 // readAddresses reads the addresses of an instance that had none when it was first seen running. Some networks assign
 // addresses only while the instance boots. One read is enough when the Node has registered, because its kubelet needed
 // an address.
-func (s *instanceStep) readAddresses(ctx context.Context) {
-	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
+func (p *pass) readAddresses(ctx context.Context) {
+	if p.machine.Status.Instance == nil || hasIP(p.machine.Status.Addresses) {
 		return
 	}
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return
 	}
-	instance, err := s.get(ctx, inputs)
-	if err == nil && hasIP(instance.AllAddresses()) && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil {
-		s.machine.Status.Addresses = instance.AllAddresses()
+	instance, err := p.getInstance(ctx, inputs)
+	if err == nil && hasIP(instance.AllAddresses()) && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil {
+		p.machine.Status.Addresses = instance.AllAddresses()
 	}
 }
 
@@ -142,14 +131,16 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provider.Instance) {
-	m := s.machine
-	userDataHash, nodeID, account := "", "", provider.AccountOf(s.Cloud, inputs.Class())
+// recordLaunched records an instance of the Machine in the status. The argument created is true if this pass has
+// created the instance.
+func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instance, created bool) {
+	m := p.machine
+	userDataHash, nodeID, account := "", "", provider.AccountOf(p.Cloud, inputs.Class())
 	if known := m.Status.Instance; known != nil {
 		userDataHash, nodeID, account = known.UserDataHash, known.NodeProviderID, cmp.Or(account, known.Account)
 	} else {
 		nodeID = nodeProviderID(inputs.NodeProviderID, instance)
-		if s.launch.created {
+		if created {
 			userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
 		}
 	}
@@ -163,7 +154,7 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 		Zone:           instance.Zone,
 		NodeName:       instance.NodeName,
 		NodeProviderID: nodeID,
-		Provider:       s.Cloud.Name(),
+		Provider:       p.Cloud.Name(),
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,
 	}
@@ -176,11 +167,11 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 		m.Status.Phase = v1beta1.MachineProvisioned // The new instance has yet to become a Node.
 	}
 	if m.Status.Applied == nil {
-		m.Status.Applied = s.createdFrom(inputs)
+		m.Status.Applied = p.createdFrom(inputs, created)
 	}
-	failures := s.failuresOf(v1beta1.OperationCreate)
-	if s.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
-		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists. Waiting for its node.", "")
+	failures := p.failuresOf(v1beta1.OperationCreate)
+	if p.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
+		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists. Waiting for its node.", "")
 		if lacksCapacity(m) {
 			m.Status.LastOperation.Attempts = failures // A cloud may accept an instance without having capacity for it.
 		}
@@ -190,20 +181,20 @@ func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provide
 	}
 	switch instance.State {
 	case provider.StatePending:
-		s.requeueIn(s.pollInterval())
+		p.requeueIn(p.pollInterval())
 	case provider.StateFailed:
-		s.failed = instance
+		p.failed = instance
 	case provider.StateRunning:
-		s.launch.foundCapacity()
+		foundCapacity(p.machine)
 	}
 }
 
 // createdFrom returns the configuration with which the instance was created. The result is empty if another pass called
 // Create and the spec may have changed since then. An empty configuration never equals a spec, so the instance is
 // updated.
-func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
-	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceCreate() {
-		return appliedOf(s.machine, inputs)
+func (p *pass) createdFrom(inputs resolve.Resolved, created bool) *v1beta1.AppliedStatus {
+	if created || launchReason(p.machine) == v1beta1.ReasonInstanceAdopted || !p.changedSinceCreate() {
+		return appliedOf(p.machine, inputs)
 	}
 	return &v1beta1.AppliedStatus{}
 }
@@ -211,79 +202,80 @@ func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStat
 // changedSinceCreate reports whether the spec may have changed since Create was called. It compares the generation with
 // the generation for which the status last reported that there is no instance. One change is ignored: the write of the
 // provider ID.
-func (s *instanceStep) changedSinceCreate() bool {
+func (p *pass) changedSinceCreate() bool {
 	observed := int64(1) // Nothing has to be written before the first call of Create.
-	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
+	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		observed = c.ObservedGeneration
 	}
-	return s.machine.Generation > observed+1
+	return p.machine.Generation > observed+1
 }
 
-func (s *instanceStep) countFailedCheck() (times int32) {
-	s.states.update(s.machine, func(m *machineState) {
+func (p *pass) countFailedCheck() (times int32) {
+	p.states.update(p.machine, func(m *machineState) {
 		m.instance.getFailures++
 		times = m.instance.getFailures
 	})
 	return times
 }
 
-// check asks the provider whether the instance of an unhealthy Node still exists. The provider is asked when the Node
-// becomes unhealthy, and again until it answers. While the instance is being deleted, the provider is polled. A process
-// that starts while the Node is unhealthy asks once.
-func (s *instanceStep) check(ctx context.Context, transition bool) error {
-	if known := s.states.get(s.machine); known.instance.checked && !transition ||
-		s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
-		return nil
+// confirmInstance asks the provider whether the instance of an unhealthy Node still exists. The provider is asked when
+// the Node becomes unhealthy, and again until it answers. While the instance is being deleted, the provider is polled.
+// A process that starts while the Node is unhealthy asks once. The result undecided is true if the cloud does not show
+// the instance, but the instance may still exist.
+func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided bool, err error) {
+	if known := p.states.get(p.machine); known.instance.checked && !transition ||
+		p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+		return false, nil
 	}
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
-		return fmt.Errorf("resolve the machine's class: %w", err)
+		return false, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := s.get(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		if s.countsAsAbsent(ctx, inputs) {
-			s.recordVanished() // The failure reason in the status prevents further checks.
+		if undecided = !p.countsAsAbsent(ctx, inputs); !undecided {
+			p.recordVanished() // The failure reason in the status prevents further checks.
 		}
 	case err != nil:
-		s.lookupFailed(err)
+		p.lookupFailed(err)
 	default:
-		s.machine.Status.Instance.State = stateOf(s.machine.Status.Instance, instance)
+		p.machine.Status.Instance.State = stateOf(p.machine.Status.Instance, instance)
 		// If the instance is being shut down, it is read again until it is gone. Its Node became unhealthy at the beginning
 		// of the shutdown.
 		terminating := instance.State == provider.StateTerminating
 		if terminating {
-			s.requeueIn(s.pollInterval())
+			p.requeueIn(p.pollInterval())
 		}
-		s.states.update(s.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !terminating, 0 })
-		s.noteShown()
+		p.states.update(p.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !terminating, 0 })
+		p.noteShown()
 	}
-	return nil
+	return undecided, nil
 }
 
-// refresh reads data of the instance that was unknown at its creation. The Machine can be used without this data, so
-// refresh reads only once. A Ready Node proves that the instance runs, whatever the provider reports. If the provider
-// does not show the instance yet, refresh retries until the settle time has passed. The certificates of the Node need
-// the addresses.
-func (s *instanceStep) refresh(ctx context.Context) {
-	s.machine.Status.Instance.State = v1beta1.InstanceRunning
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+// refreshInstance reads data of the instance that was unknown at its creation. The Machine can be used without this
+// data, so it reads only once. A Ready Node proves that the instance runs, whatever the provider reports. If the
+// provider does not show the instance yet, refresh retries until the settle time has passed. The certificates of the
+// Node need the addresses.
+func (p *pass) refreshInstance(ctx context.Context) {
+	p.machine.Status.Instance.State = v1beta1.InstanceRunning
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return
 	}
-	instance, err := s.get(ctx, inputs)
-	left := s.showsWithin()
+	instance, err := p.getInstance(ctx, inputs)
+	left := p.showsWithin()
 	incomplete := provider.IsNotFound(err) && left > 0
-	s.states.update(s.machine, func(m *machineState) { m.instance.incomplete = incomplete })
+	p.states.update(p.machine, func(m *machineState) { m.instance.incomplete = incomplete })
 	if incomplete {
-		s.requeueIn(min(left, s.pollInterval()))
+		p.requeueIn(min(left, p.pollInterval()))
 	}
 	if err != nil {
 		return
 	}
-	s.machine.Status.Addresses = instance.AllAddresses()
+	p.machine.Status.Addresses = instance.AllAddresses()
 	if instance.State != provider.StatePending {
-		s.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
+		p.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
 	}
 }
 
@@ -298,20 +290,20 @@ type booted struct {
 	addresses []corev1.NodeAddress
 }
 
-func (s *instanceStep) restoreBooted() bool {
-	seen := s.states.get(s.machine).instance.booted
+func (p *pass) restoreBooted() bool {
+	seen := p.states.get(p.machine).instance.booted
 	if seen == nil {
 		return false
 	}
-	s.machine.Status.Instance, s.machine.Status.Addresses = seen.instance.DeepCopy(), seen.addresses
+	p.machine.Status.Instance, p.machine.Status.Addresses = seen.instance.DeepCopy(), seen.addresses
 	return true
 }
 
 // onlyBooted reports whether the pass has found nothing new except that the instance runs. The registration of the Node
 // can then be written together with this change. Changes of other fields are never delayed, because other controllers
 // need them.
-func (s *instanceStep) onlyBooted() bool {
-	before, after := &s.before.Status, &s.machine.Status
+func (p *pass) onlyBooted() bool {
+	before, after := &p.before.Status, &p.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
 		after.Instance == nil || after.Instance.State != v1beta1.InstanceRunning {
 		return false
@@ -323,27 +315,27 @@ func (s *instanceStep) onlyBooted() bool {
 	if !equality.Semantic.DeepEqual(before, rest) {
 		return false
 	}
-	at := s.now
-	if seen := s.states.get(s.machine).instance.booted; seen != nil {
+	at := p.now
+	if seen := p.states.get(p.machine).instance.booted; seen != nil {
 		at = seen.at
 	}
-	left := at.Add(bootGrace).Sub(s.now)
+	left := at.Add(bootGrace).Sub(p.now)
 	if left <= 0 {
 		return false
 	}
-	s.states.update(s.machine, func(m *machineState) {
+	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = &booted{at: at, instance: *after.Instance.DeepCopy(), addresses: after.Addresses}
 	})
-	s.requeueIn(left)
+	p.requeueIn(left)
 	return true
 }
 
 // isOldInstance reports whether the instance is the last replaced one, which the cloud may still show. After the settle
 // time, it is a new instance to which the driver has assigned the same ID.
-func (s *instanceStep) isOldInstance(instance *provider.Instance) bool {
-	launch := s.machine.Status.Launch
+func (p *pass) isOldInstance(instance *provider.Instance) bool {
+	launch := p.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
-		s.now.Sub(s.launch.attemptStart()) <= s.Cloud.CreateSettle()
+		p.now.Sub(attemptStart(p.machine)) <= p.Cloud.CreateSettle()
 }
 
 // stateOf returns the state of an instance after a read. An outdated read may show a running instance as pending. The

@@ -26,28 +26,18 @@ type announcement struct {
 	exact bool
 }
 
-type interruptionStep struct {
-	*pass
-	// interrupting is true while the Node is drained because of an interruption notice. The field noticed contains the
-	// reason of a notice that is new in this pass.
-	interrupting bool
-	noticed      string
-	// withdrawn is true if this pass is the first one that has seen the withdrawal of a notice.
-	withdrawn bool
-}
-
 // currentAnnouncement returns the current announcement of the provider or the Node. If one of them could not be asked,
 // known is false, and a missing announcement proves nothing.
-func (s *interruptionStep) currentAnnouncement() (a announcement, found, known bool) {
-	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
-	if n, ok := s.Signals.Of(s.node); ok {
-		a, found = announcement{reason: n.Reason, source: n.Source, at: s.now.Add(n.Lead)}, true
+func (p *pass) currentAnnouncement() (a announcement, found, known bool) {
+	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
+	if n, ok := p.Signals.Of(p.node); ok {
+		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
 	}
-	if s.Interrupter == nil {
+	if p.Interrupter == nil {
 		return a, found, known
 	}
-	polled := s.states.get(s.machine).instance.polled
-	if polled.providerID != s.machine.Spec.ProviderID {
+	polled := p.states.get(p.machine).instance.polled
+	if polled.providerID != p.machine.Spec.ProviderID {
 		return a, found, false
 	}
 	if polled.reason == "" {
@@ -57,20 +47,20 @@ func (s *interruptionStep) currentAnnouncement() (a announcement, found, known b
 	if !polled.at.IsZero() {
 		a.at, a.exact = polled.at, true
 	} else if !found {
-		a.at = s.now.Add(interruption.DefaultLead)
+		a.at = p.now.Add(interruption.DefaultLead)
 	}
 	return a, true, true
 }
 
-func (s *interruptionStep) observe() {
-	m := s.machine
+func (p *pass) observeInterruption() {
+	m := p.machine
 	if m.Replacing() {
 		return // The old instance is being deleted in any case.
 	}
-	a, found, known := s.currentAnnouncement()
+	a, found, known := p.currentAnnouncement()
 	if !found {
 		if known && machinestate.Interrupted(m) {
-			s.withdraw()
+			p.withdrawInterruption()
 		}
 		return
 	}
@@ -87,75 +77,67 @@ func (s *interruptionStep) observe() {
 	message := fmt.Sprintf("The cloud will reclaim the instance %s %s, as announced by %s.", about,
 		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
 	noticed := !machinestate.Interrupted(m)
-	if s.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
-		s.warn(a.reason, "Interrupt", message)
-		s.noticed = a.reason
+	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
+		p.warn(a.reason, "Interrupt", message)
 	}
 }
 
 // withdraw reverts everything that was done because of a notice. The Node is uncordoned only when the withdrawal is in
 // the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the Node stays
 // cordoned.
-func (s *interruptionStep) withdraw() {
+func (p *pass) withdrawInterruption() {
 	const message = "The interruption is no longer announced."
-	s.machine.Status.InterruptionTime = nil
-	s.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
-	s.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
-	if s.machine.DeletionTimestamp.IsZero() {
-		s.drain.end()
-		s.withdrawn = true
-		s.requeueIn(time.Millisecond)
+	p.machine.Status.InterruptionTime = nil
+	p.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
+	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
+	if p.machine.DeletionTimestamp.IsZero() {
+		p.endDrain()
+		p.requeueIn(time.Millisecond)
 	}
 }
 
-func (s *interruptionStep) forgetNotice() {
-	s.machine.Status.InterruptionTime = nil
-	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+func forgetNotice(m *v1beta1.Machine) {
+	m.Status.InterruptionTime = nil
+	dropCondition(&m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// run records an announced interruption and drains the Node at once. There is no need to wait for the deletion of the
-// Machine, because the pods must leave the Node in any case. A deletion continues the same drain.
-func (s *interruptionStep) run(ctx context.Context) (progress, error) {
-	s.observe()
-	m := s.machine
-	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || s.node == nil ||
-		machinestate.Paused(m) || s.unsupportedSchema(m) != "" || preservation.Preserved(m) || s.outage() {
-		return next, nil
+// recordInterruption records an announced interruption. It reports whether the Node must be drained now.
+func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) {
+	p.observeInterruption()
+	m := p.machine
+	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
+		machinestate.Paused(m) || p.unsupportedSchema(m) != "" || preservation.Preserved(m) || p.outage() {
+		return false, nil
 	}
-	if s.noticed != "" {
+	if !machinestate.Interrupted(p.before) {
 		// The owner may act at once. Later steps need the recorded time, even if this process crashes.
-		s.summarize()
-		if err := s.writeStatus(ctx); err != nil {
-			return onError, err
+		p.summarize()
+		if err := p.writeStatus(ctx); err != nil {
+			return false, err
 		}
-		m = s.machine
+		m = p.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
 		// The owners of preDrain hooks must agree before pods are evicted. The deletion of the Machine asks these
 		// owners.
-		node, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
+		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
 		if err == nil {
-			s.node = node
+			p.node = node
 		}
-		return onError.unless(err == nil), err
+		return false, err
 	}
-	s.interrupting = true
-	defer func() { s.interrupting = false }()
-	if _, err := s.drain.run(ctx); err != nil {
-		return onError, err
-	}
-	return onNode.unless(s.node != nil), nil // The Node is gone, but still in the cache.
+	return true, nil
 }
 
-func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, error) {
-	s.observe()
-	if s.noticed == "" {
+func (p *pass) observeInDeletion(ctx context.Context) (progress, error) {
+	p.observeInterruption()
+	if !machinestate.Interrupted(p.machine) || machinestate.Interrupted(p.before) {
 		return next, nil
 	}
-	return next, s.writeStatus(ctx)
+	return next, p.writeStatus(ctx)
 }
 
-func (s *interruptionStep) announcedByNodeOnly() bool {
-	_, shown := s.Signals.Of(s.node)
-	return shown && machinestate.Interrupted(s.machine) && s.states.get(s.machine).instance.polled.reason == ""
+func (p *pass) announcedByNodeOnly() bool {
+	_, shown := p.Signals.Of(p.node)
+	return shown && machinestate.Interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
 }

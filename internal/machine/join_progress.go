@@ -23,32 +23,32 @@ const requestsKept = 50 * time.Minute
 // joinProgress returns the progress of a kubelet without a Node: whether it has requested a certificate, and the state
 // of this request. Before requestGrace, it returns "". After requestsKept, it also returns "" if no request is found,
 // because Kubernetes may have deleted the request.
-func (s *registrationStep) joinProgress(ctx context.Context) string {
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	name := index.NodeName(s.machine)
+func (p *pass) joinProgress(ctx context.Context) string {
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	name := index.NodeName(p.machine)
 	if launched == nil || launched.Status != metav1.ConditionTrue || name == "" {
 		return ""
 	}
-	if left := launched.LastTransitionTime.Add(requestGrace).Sub(s.now); left > 0 {
-		if s.machine.Status.FailureReason == "" {
-			s.requeueIn(left)
+	if left := launched.LastTransitionTime.Add(requestGrace).Sub(p.now); left > 0 {
+		if p.machine.Status.FailureReason == "" {
+			p.requeueIn(left)
 		}
 		return ""
 	}
-	requests, err := s.joins.Requests(ctx, name)
+	requests, err := p.joins.Requests(ctx, name)
 	if err != nil {
 		return ""
 	}
 	var last kubeletcsr.JoinRequest
 	for _, r := range requests {
-		if r.At.Before(s.machine.CreationTimestamp.Time) {
+		if r.At.Before(p.machine.CreationTimestamp.Time) {
 			continue // This request came from another instance with the same name.
 		}
 		if last.Name == "" || r.At.After(last.At) {
 			last = r
 		}
 	}
-	if last.Name == "" && s.now.Sub(launched.LastTransitionTime.Time) > requestsKept {
+	if last.Name == "" && p.now.Sub(launched.LastTransitionTime.Time) > requestsKept {
 		return "" // Kubernetes may have deleted the request.
 	}
 	if last.Name == "" {

@@ -13,11 +13,11 @@ const replacementGrace = time.Minute
 
 // awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace
 // the Machine.
-func (s *launchStep) awaitReplacement() time.Duration {
-	if metav1.GetControllerOfNoCopy(s.machine) == nil || s.refusedByProvider() {
+func (p *pass) awaitReplacement() time.Duration {
+	if metav1.GetControllerOfNoCopy(p.machine) == nil || refusedByProvider(p.machine) {
 		return 0
 	}
-	late := -s.joinTimeLeft()
+	late := -p.joinTimeLeft()
 	if late < 0 {
 		return 0
 	}

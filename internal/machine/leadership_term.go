@@ -30,24 +30,24 @@ type leadershipTerm struct {
 // isOurs reports whether no other process can have started to launch the Machine. For this, the cache must reach a
 // resource version from the time since this process became the leader. If a Machine was not in the cache at that point,
 // it was created later.
-func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
-	if s.MachineCacheVersion == nil {
+func (p *pass) isOurs(ctx context.Context) (bool, error) {
+	if p.MachineCacheVersion == nil {
 		return false, nil
 	}
-	minResourceVersion, inherited := s.term.known()
+	minResourceVersion, inherited := p.term.known()
 	if minResourceVersion == "" {
 		list := &v1beta1.MachineList{}
-		if err := s.Live.List(ctx, list, client.InNamespace(s.machine.Namespace), client.Limit(1)); err != nil {
+		if err := p.Live.List(ctx, list, client.InNamespace(p.machine.Namespace), client.Limit(1)); err != nil {
 			return false, fmt.Errorf("read the current resource version of machines: %w", err)
 		}
-		minResourceVersion = s.term.storeVersion(list.ResourceVersion)
+		minResourceVersion = p.term.storeVersion(list.ResourceVersion)
 	}
 	if inherited == nil {
-		if !freshness.AtLeastAsNew(s.MachineCacheVersion(), minResourceVersion) {
+		if !freshness.AtLeastAsNew(p.MachineCacheVersion(), minResourceVersion) {
 			return false, nil // The cache will catch up soon.
 		}
 		list := &v1beta1.MachineList{}
-		if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return false, fmt.Errorf("list the machines that existed before this process led: %w", err)
 		}
 		inherited = map[types.UID]bool{}
@@ -56,9 +56,9 @@ func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
 				inherited[m.UID] = true
 			}
 		}
-		inherited = s.term.keepInherited(inherited)
+		inherited = p.term.keepInherited(inherited)
 	}
-	return !inherited[s.machine.UID], nil
+	return !inherited[p.machine.UID], nil
 }
 
 func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types.UID]bool) {

@@ -13,38 +13,35 @@ import (
 // Create was lost, the process was killed, or the Machine was deleted at that moment. The instance may already be a
 // Node with pods, so it is deleted like any other instance. If the cloud does not show an instance yet, the deletion
 // waits for the settle time later.
-func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
-	if s.machine.Status.Instance != nil || s.machine.Replacing() || s.neverCreated() {
+func (r *removal) findLost(ctx context.Context) (progress, error) {
+	if r.machine.Status.Instance != nil || r.machine.Replacing() || r.neverCreated() || instanceUnrecorded(r.machine) {
 		return next, nil
 	}
-	if instanceUnrecorded(s.machine) {
-		return s.adoption.findUnrecordedInstance(ctx)
-	}
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+	inputs, err := r.Classes.ResolveForDeletion(ctx, r.machine)
 	if _, missing := errors.AsType[*resolve.Error](err); missing {
 		return next, nil // The deletion of the instance reports what is missing.
 	}
 	if err != nil {
 		return onError, fmt.Errorf("resolve how to find the instance: %w", err)
 	}
-	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
+	if never, err := r.neverLaunched(ctx, inputs); err != nil || never {
 		return onError.unless(never), err
 	}
-	if proceed := s.awaitTry(inputs); proceed != next {
+	if proceed := r.awaitTry(inputs); proceed != next {
 		return proceed, nil
 	}
-	instance, err := s.states.get(s.machine).teardown.found, error(nil)
+	instance, err := r.states.get(r.machine).teardown.found, error(nil)
 	if instance == nil {
-		instance, err = s.instance.get(ctx, inputs)
+		instance, err = r.getInstance(ctx, inputs)
 	}
 	switch {
 	case provider.IsNotFound(err):
 		return next, nil
 	case err != nil:
-		return s.deleteFailed(err, inputs), nil
-	case instance.ProviderID == "" || instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil ||
-		s.instance.isOldInstance(instance):
+		return r.deleteFailed(err, inputs), nil
+	case instance.ProviderID == "" || instance.OwnedBy(r.ClusterID, identity(r.machine)) != nil ||
+		r.isOldInstance(instance):
 		return next, nil
 	}
-	return s.launch.recordInstance(ctx, inputs, instance)
+	return r.recordInstance(ctx, inputs, instance, false)
 }

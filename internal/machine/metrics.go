@@ -140,7 +140,7 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	}
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
-		p.phaseEnded(phaseLaunch, p.launch.attemptStart())
+		p.phaseEnded(phaseLaunch, attemptStart(p.machine))
 	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
 		p.phaseEnded(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:

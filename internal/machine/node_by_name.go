@@ -57,48 +57,48 @@ type claim struct {
 
 // findNodeByName looks for a Node without a provider ID that has the Node name of the Machine's instance. Some kubelets
 // do not set the provider ID, and not every cluster has a cloud-controller-manager that sets it later.
-func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error) {
-	name := index.NodeName(s.machine)
+func (p *pass) findNodeByName(ctx context.Context) (candidate, error) {
+	name := index.NodeName(p.machine)
 	if name == "" {
 		return candidate{}, nil
 	}
 	node := &corev1.Node{}
-	switch err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: name}, node); {
+	switch err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 		return candidate{}, nil
 	case err != nil:
 		return candidate{}, fmt.Errorf("read node %s: %w", name, err)
-	case node.Spec.ProviderID == "" && s.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
+	case node.Spec.ProviderID == "" && p.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
 		return unprovenCandidate(node, "Waiting for the cloud-controller-manager to set the provider ID of node %s.", name), nil
 	}
-	return s.decideByName(ctx, node.DeepCopy())
+	return p.decideByName(ctx, node.DeepCopy())
 }
 
-func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) (candidate, error) {
-	c := claim{machine: s.machine, node: node, attempt: s.launch.attempt()}
+func (p *pass) decideByName(ctx context.Context, node *corev1.Node) (candidate, error) {
+	c := claim{machine: p.machine, node: node, attempt: attemptOf(p.machine)}
 	if found, decided := c.withoutProof(); decided {
 		return found, nil
 	}
 	if node.Spec.ProviderID != "" {
-		return s.decideOtherID(ctx, c)
+		return p.decideOtherID(ctx, c)
 	}
 	machines := &v1beta1.MachineList{}
-	if err := s.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
+	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
 		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
 	}
 	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool {
-		return m.UID == s.machine.UID || !s.mayOwn(&m, node)
+		return m.UID == p.machine.UID || !p.mayOwn(&m, node)
 	})
 	if found, decided := c.byFormerNode(); decided {
 		if found.node != nil {
-			if named, err := s.namedByProvider(ctx, node.Name); err != nil || !named {
+			if named, err := p.namedByProvider(ctx, node.Name); err != nil || !named {
 				return unprovenCandidate(node, "Node %s has no provider ID, and the provider does not report that this machine's instance registers under that name.",
 					node.Name), err
 			}
 		}
 		return found, nil
 	}
-	switch err := s.readJoins(ctx, &c); {
+	switch err := p.readJoins(ctx, &c); {
 	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
 		return unprovenCandidate(node, "Node %s has no provider ID, and the bootstrap token that it joined with cannot be read: %s",
 			node.Name, err), nil
@@ -108,9 +108,9 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	return c.byToken(), nil
 }
 
-func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) {
-	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
-		c.joins, err = s.joins.Of(ctx, c.node.Name)
+func (p *pass) readJoins(ctx context.Context, c *claim) (err error) {
+	if c.tokenID, err = p.tokens.ID(ctx, c.attempt); err == nil {
+		c.joins, err = p.joins.Of(ctx, c.node.Name)
 	}
 	return err
 }

@@ -24,17 +24,11 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-type nodeTemplateStep struct {
-	*pass
-	// contested describes the values on the Node that another client changes again and again. It is "" if there are none.
-	contested string
-}
-
 // appliedTo returns what was applied to the Node for the Machine. If known is true, startup taints must not be applied
 // again. The result never comes from the Node, because the kubelet may write to its Node.
-func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
-	status := s.machine.Status.NodeTemplate
-	if mine := s.states.get(s.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
+func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
+	status := p.machine.Status.NodeTemplate
+	if mine := p.states.get(p.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
 		return *mine, true
 	}
 	if status != nil && status.NodeUID == node.UID {
@@ -44,22 +38,22 @@ func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.Applied
 }
 
 // noteApplied remembers what was applied to the Node. The status is written together with the next other change.
-func (s *nodeTemplateStep) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
-	if !equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, applied) {
-		s.states.update(s.machine, func(m *machineState) { m.registration.applied = applied })
+func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
+	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
+		p.states.update(p.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
-func (s *nodeTemplateStep) keepApplied() {
-	mine := s.states.get(s.machine).registration.applied
+func (p *pass) keepApplied() {
+	mine := p.states.get(p.machine).registration.applied
 	if mine == nil {
 		return
 	}
-	if equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, mine) {
-		s.states.update(s.machine, func(m *machineState) { m.registration.applied = nil })
+	if equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, mine) {
+		p.states.update(p.machine, func(m *machineState) { m.registration.applied = nil })
 		return
 	}
-	s.machine.Status.NodeTemplate = mine.DeepCopy()
+	p.machine.Status.NodeTemplate = mine.DeepCopy()
 }
 
 // templateOf returns the keys of all labels, annotations and taints that the Machine's node template sets on a Node.
@@ -134,16 +128,16 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 //
 // The condition Ready does not show whether a Node is new. The kubelet of a new Node may become Ready before this
 // process sees the Node.
-func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
-	if s.hasRun() {
+func (p *pass) inService(node *corev1.Node) bool {
+	if p.hasRun() {
 		return true // The Node of a working machine was created again.
 	}
 	if findTaint(node.Spec.Taints, uninitializedTaint) >= 0 {
 		return false // No pod could be scheduled to it yet.
 	}
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted ||
-		node.CreationTimestamp.Before(&s.machine.CreationTimestamp)
+		node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
 // uninitializedTaint repels pods from a Node until the node template is applied.
@@ -216,64 +210,65 @@ func withTaints(taints, add []corev1.Taint) []corev1.Taint {
 
 // startupTaint returns the first remaining startup taint of the Node. If the Node was in service when the template was
 // first applied, such a taint belongs to another component and does not count.
-func (s *nodeTemplateStep) startupTaint() string {
-	if applied, _ := s.appliedTo(s.node); applied.InService {
+func (p *pass) startupTaint() string {
+	if applied, _ := p.appliedTo(p.node); applied.InService {
 		return ""
 	}
-	for _, t := range s.machine.Spec.Node.StartupTaints {
-		if findTaint(s.node.Spec.Taints, t) >= 0 {
+	for _, t := range p.machine.Spec.Node.StartupTaints {
+		if findTaint(p.node.Spec.Taints, t) >= 0 {
 			return t.Key
 		}
 	}
 	return ""
 }
 
-// apply applies the node template to the Node in one patch, unless the Node already has it. The result refused explains
-// why the API server has rejected the template, for example because of an invalid label.
-func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
-	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" {
-		return "", nil
+// applyTemplate applies the node template to the Node in one patch, unless the Node already has it. The result refused
+// explains why the API server has rejected the template, for example because of an invalid label. The result contested
+// describes the values on the Node that another client changes again and again.
+func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, contested string, err error) {
+	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" {
+		return "", "", nil
 	}
-	if refused := reservedKeys(s.machine); refused != "" {
-		return refused, nil
+	if refused := reservedKeys(p.machine); refused != "" {
+		return refused, "", nil
 	}
 	for attempt := 0; ; attempt++ {
-		applied, known := s.appliedTo(node)
-		inService := applied.InService || !known && s.inService(node)
-		fingerprint, err := templateFingerprint(s.machine)
+		applied, known := p.appliedTo(node)
+		inService := applied.InService || !known && p.inService(node)
+		fingerprint, err := templateFingerprint(p.machine)
 		if err != nil {
-			return "", fmt.Errorf("encode the node template of node %s: %w", node.Name, err)
+			return "", "", fmt.Errorf("encode the node template of node %s: %w", node.Name, err)
 		}
-		next := templateOf(s.machine, node, inService)
-		next.Former = formerOf(node, s.machine, applied, fingerprint)
+		next := templateOf(p.machine, node, inService)
+		next.Former = formerOf(node, p.machine, applied, fingerprint)
 		next.Deviations = applied.Deviations
 		if !known && !inService {
-			next.Deviations = deviationsOf(node, s.machine)
+			next.Deviations = deviationsOf(node, p.machine)
 		}
-		overwritten := overwrittenOn(node, s.machine, applied, fingerprint)
-		left := s.leftToOthers(overwritten, fingerprint)
-		s.contested = contestedMessage(node, left)
+		overwritten := overwrittenOn(node, p.machine, applied, fingerprint)
+		left := p.leftToOthers(overwritten, fingerprint)
+		contested = contestedMessage(node, left)
 		next.Former = withOthersValues(next.Former, node, left)
-		withTemplate, err := withTemplate(node, s.machine, applied, known, inService)
+		withTemplate, err := withTemplate(node, p.machine, applied, known, inService)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		switch withTemplate = keepContested(node, withTemplate, left); {
 		case withTemplate != nil:
-		case nodemark.Proves(s.machine, node):
-			s.noteApplied(&next)
-			return "", nil
+		case nodemark.Proves(p.machine, node):
+			p.noteApplied(&next)
+			return "", contested, nil
 		default:
 			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider.
 		}
 		// The Node of a lost Machine can only be found by this mark. If there is other proof that the Node belongs to
 		// the Machine, the mark is written only together with other changes.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
-			nodemark.Of(s.machine, s.ClusterID, s.Cloud.Name()).String())
+			nodemark.Of(p.machine, p.ClusterID, p.Cloud.Name()).String())
 		var patch client.Patch
 		if attempt == 0 {
 			if patch, err = templatePatch(node, withTemplate); err != nil {
-				return "", err
+				return "", "", err
 			}
 		}
 		tested := patch != nil
@@ -281,28 +276,28 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			// A merge patch replaces the whole list of taints, so it needs the optimistic lock.
 			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		}
-		err = s.Target.Nodes.Patch(ctx, withTemplate, patch)
+		err = p.Target.Nodes.Patch(ctx, withTemplate, patch)
 		invalid := apierrors.IsInvalid(err)
 		switch {
 		case err == nil:
 			*node = *withTemplate
-			s.noteApplied(&next)
-			s.noteReapplied(overwritten, fingerprint)
-			return "", nil
+			p.noteApplied(&next)
+			p.noteReapplied(overwritten, fingerprint)
+			return "", contested, nil
 		case invalid && !tested:
-			return fmt.Sprintf("The API server refuses to apply spec.node to node %s: %s", node.Name, err), nil
+			return fmt.Sprintf("The API server refuses to apply spec.node to node %s: %s", node.Name, err), contested, nil
 		case attempt > 0 || !invalid && !apierrors.IsConflict(err):
-			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+			return "", "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
 		// When a Node has just registered, other clients often write to it. After a conflict, repeat the patch once with the
 		// current version from the API server, instead of waiting for the cache.
 		fresh := &corev1.Node{}
-		if err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
-			return "", fmt.Errorf("read node %s: %w", node.Name, err)
+		if err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
+			return "", "", fmt.Errorf("read node %s: %w", node.Name, err)
 		}
 		if fresh.UID != node.UID || fresh.Spec.ProviderID != node.Spec.ProviderID {
 			// The Node may belong to another machine now.
-			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+			return "", "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
 		*node = *fresh
 	}

@@ -61,12 +61,12 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 
 // leftToOthers returns the overwritten keys that keep the values of other clients for now. The Machine is requeued for
 // the time at which these keys may be set again.
-func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
-	known := s.states.get(s.machine).registration.reapplied
+func (p *pass) leftToOthers(overwritten []string, fingerprint string) (left []string) {
+	known := p.states.get(p.machine).registration.reapplied
 	if known == nil || known.fingerprint != fingerprint {
 		return nil
 	}
-	until := known.since.Add(contestedFor).Sub(s.now)
+	until := known.since.Add(contestedFor).Sub(p.now)
 	if until <= 0 {
 		return nil
 	}
@@ -76,19 +76,19 @@ func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string
 		}
 	}
 	if len(left) > 0 {
-		s.requeueIn(until)
+		p.requeueIn(until)
 	}
 	return left
 }
 
-func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
+func (p *pass) noteReapplied(keys []string, fingerprint string) {
 	if len(keys) == 0 {
 		return
 	}
-	s.states.update(s.machine, func(m *machineState) {
-		counted := &reapplications{fingerprint: fingerprint, since: s.now, times: map[string]int{}}
+	p.states.update(p.machine, func(m *machineState) {
+		counted := &reapplications{fingerprint: fingerprint, since: p.now, times: map[string]int{}}
 		if old := m.registration.reapplied; old != nil && old.fingerprint == fingerprint &&
-			s.now.Sub(old.since) < contestedFor {
+			p.now.Sub(old.since) < contestedFor {
 			counted.since, counted.times = old.since, maps.Clone(old.times)
 		}
 		for _, key := range keys {

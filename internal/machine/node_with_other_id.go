@@ -21,35 +21,35 @@ import (
 
 // decideOtherID determines whether a Node with the Machine's name belongs to the Machine although it has another
 // provider ID.
-func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidate, error) {
-	known := s.states.get(s.machine).registration.otherID == c.node.UID
+func (p *pass) decideOtherID(ctx context.Context, c claim) (candidate, error) {
+	known := p.states.get(p.machine).registration.otherID == c.node.UID
 	if known {
 		return candidate{otherID: c.node}, nil
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByProviderID: c.node.Spec.ProviderID})
 	switch {
 	case err != nil:
 		return candidate{}, fmt.Errorf("find the machines with the provider ID of node %s: %w", c.node.Name, err)
-	case slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return s.mayOwn(m, c.node) }):
+	case slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return p.mayOwn(m, c.node) }):
 		return candidate{}, nil // The Node belongs to that machine.
 	}
-	err = s.readJoins(ctx, &c)
+	err = p.readJoins(ctx, &c)
 	if apierrors.IsForbidden(err) { // A process that may not read tokens has created none.
-		return unprovenCandidate(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
+		return unprovenCandidate(c.node, "%s", otherIDMessage(p.machine, c.node)), nil
 	}
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", c.node.Name, err)
 	}
 	if found := c.byToken(); found.node == nil {
-		return unprovenCandidate(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
+		return unprovenCandidate(c.node, "%s", otherIDMessage(p.machine, c.node)), nil
 	}
-	s.states.update(s.machine, func(m *machineState) { m.registration.otherID = c.node.UID })
+	p.states.update(p.machine, func(m *machineState) { m.registration.otherID = c.node.UID })
 	return candidate{otherID: c.node}, nil
 }
 
-func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
-	return s.refuseNode(otherIDMessage(s.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
+func (p *pass) refuseOtherID(node *corev1.Node) (progress, error) {
+	return p.refuseNode(otherIDMessage(p.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
 		"drained and deleted with the machine.", false)
 }
 

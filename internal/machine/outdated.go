@@ -20,9 +20,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// nodeAnnotationOutdated is an annotation on a Node of an old revision. Its value lists what outdatedStep has added to
+// nodeAnnotationOutdated is an annotation on a Node of an old revision. Its value lists what taintOutdated has added to
 // the Node, separated by commas. A taint or annotation that is not in the list existed before and must not be removed.
-// While the annotation exists, outdatedStep adds nothing again, even if an administrator has removed the taint.
+// While the annotation exists, taintOutdated adds nothing again, even if an administrator has removed the taint.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 const (
@@ -36,38 +36,36 @@ const (
 
 var outdatedTaint = corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// outdatedStep adds a taint to the Node of a Machine that a rollout replaces. The scheduler then prefers other Nodes,
+// taintOutdated adds a taint to the Node of a Machine that a rollout replaces. The scheduler then prefers other Nodes,
 // so that pods do not move from one outdated machine to another. An annotation keeps cluster-autoscaler from removing
-// the Node. If a write of the Node fails, the other steps still run.
-type outdatedStep struct{ *pass }
-
-// run adds or removes the taint. If an administrator removes the taint, it is not added again.
-func (s *outdatedStep) run(ctx context.Context) (progress, error) {
-	if s.node == nil || s.unsupportedSchema(s.machine) != "" || machinestate.Paused(s.machine) {
+// the Node. If a write of the Node fails, the other steps still run. If an administrator removes the taint, it is not
+// added again.
+func (p *pass) taintOutdated(ctx context.Context) (progress, error) {
+	if p.node == nil || p.unsupportedSchema(p.machine) != "" || machinestate.Paused(p.machine) {
 		return next, nil
 	}
-	outdated, err := s.setIsOutdated(ctx)
+	outdated, err := p.setIsOutdated(ctx)
 	if err != nil {
 		return onError, err
 	}
-	known, tainted := s.states.get(s.machine).registration.tainted, types.UID("")
+	known, tainted := p.states.get(p.machine).registration.tainted, types.UID("")
 	if outdated {
-		if tainted = s.node.UID; tainted == known {
+		if tainted = p.node.UID; tainted == known {
 			return next, nil
 		}
 	}
-	if s.writeNode(ctx, withTaintFor(s.machine, s.node, outdated)) && tainted != known {
-		s.states.update(s.machine, func(m *machineState) { m.registration.tainted = tainted })
+	if p.writeOutdatedNode(ctx, withTaintFor(p.machine, p.node, outdated)) && tainted != known {
+		p.states.update(p.machine, func(m *machineState) { m.registration.tainted = tainted })
 	}
 	return next, nil
 }
 
-func (s *outdatedStep) setIsOutdated(ctx context.Context) (bool, error) {
-	owner, set := metav1.GetControllerOfNoCopy(s.machine), wiring.MachineSets()
+func (p *pass) setIsOutdated(ctx context.Context) (bool, error) {
+	owner, set := metav1.GetControllerOfNoCopy(p.machine), wiring.MachineSets()
 	if owner == nil {
 		return false, nil
 	}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.machine.Namespace, Name: owner.Name}, set,
+	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.machine.Namespace, Name: owner.Name}, set,
 		client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read the set of the machine: %w", err)
@@ -80,28 +78,29 @@ func declaredOutdated(set client.Object) bool {
 	return outdated
 }
 
-// writeNode writes the changed Node and returns true if no write is left to do. Otherwise, it schedules another pass.
-func (s *outdatedStep) writeNode(ctx context.Context, after *corev1.Node) bool {
+// writeOutdatedNode writes the changed Node and returns true if no write is left to do. Otherwise, it schedules another
+// pass.
+func (p *pass) writeOutdatedNode(ctx context.Context, after *corev1.Node) bool {
 	if after == nil {
 		return true
 	}
-	if s.outage() {
-		s.requeueIn(targetPoll)
+	if p.outage() {
+		p.requeueIn(targetPoll)
 		return false
 	}
 	// The patch needs the optimistic lock, because the recorded list depends on what was on the Node before.
-	err := s.Target.Nodes.Patch(ctx, after, client.MergeFromWithOptions(s.node.DeepCopy(),
+	err := p.Target.Nodes.Patch(ctx, after, client.MergeFromWithOptions(p.node.DeepCopy(),
 		client.MergeFromWithOptimisticLock{}))
 	switch {
 	case err == nil:
-		*s.node = *after
+		*p.node = *after
 	case apierrors.IsNotFound(err): // The delete event follows.
 	case apierrors.IsConflict(err):
-		s.requeueIn(time.Second) // Usually, the kubelet has written the Node, and the cache will be updated soon.
+		p.requeueIn(time.Second) // Usually, the kubelet has written the Node, and the cache will be updated soon.
 	default:
 		logf.FromContext(ctx).Info("Failed to taint or untaint the Node, will retry", "node", after.Name,
 			"after", taintRetryInterval.String(), "cause", err.Error())
-		s.requeueIn(taintRetryInterval)
+		p.requeueIn(taintRetryInterval)
 	}
 	return err == nil
 }

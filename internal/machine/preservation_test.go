@@ -314,10 +314,10 @@ func TestInvalidPreservationRequests(t *testing.T) {
 	})
 	invalid := w.get("m")
 	set(&invalid.Annotations, v1beta1.AnnotationPreserve, "sometimes")
-	p := newPass(&pass{Reconciler: w.process, before: invalid, machine: invalid, now: w.clock.Now()})
+	p := &pass{Reconciler: w.process, before: invalid, machine: invalid, now: w.clock.Now()}
 	w.events.take()
 	for range 2 {
-		if proceed, err := p.preservation.run(t.Context()); err != nil || proceed != next {
+		if proceed, err := p.preserve(t.Context()); err != nil || proceed != next {
 			t.Errorf("waits for %b, %v", proceed, err)
 		}
 	}

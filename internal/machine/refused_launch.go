@@ -20,32 +20,32 @@ func refuses(err error) bool {
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists
 }
 
-func (s *launchStep) withdrawRefused(ctx context.Context) error {
-	if !refusedLaunch(s.machine) {
+func (p *pass) withdrawRefused(ctx context.Context) error {
+	if !refusedLaunch(p.machine) {
 		return nil
 	}
-	launch := *s.machine.Status.Launch
+	launch := *p.machine.Status.Launch
 	launch.Refused = false
-	s.machine.Status.Launch = &launch
-	return s.writeStatus(ctx)
+	p.machine.Status.Launch = &launch
+	return p.writeStatus(ctx)
 }
 
-func (s *launchStep) recordRefused(refused bool) {
+func (p *pass) recordRefused(refused bool) {
 	if !refused {
 		return
 	}
-	launch := v1beta1.LaunchStatus{Attempt: s.machine.LaunchAttempt()}
-	if s.machine.Status.Launch != nil {
-		launch = *s.machine.Status.Launch
+	launch := v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt()}
+	if p.machine.Status.Launch != nil {
+		launch = *p.machine.Status.Launch
 	}
 	launch.Refused = true
-	s.machine.Status.Launch = &launch
+	p.machine.Status.Launch = &launch
 }
 
 // neverCreated reports whether each Create for a Machine without an instance was rejected. An outdated Machine does no
 // harm, because the patch that removes the finalizer then fails with a conflict.
-func (s *teardownStep) neverCreated() bool {
-	m := s.machine
+func (r *removal) neverCreated() bool {
+	m := r.machine
 	return refusedLaunch(m) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&
-		s.states.get(m).launch.ambiguousAt.IsZero()
+		r.states.get(m).launch.ambiguousAt.IsZero()
 }

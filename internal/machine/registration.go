@@ -19,142 +19,115 @@ import (
 // become Ready within this time, so that one write can report both.
 const registrationGrace = 30 * time.Second
 
-type registrationStep struct{ *pass }
-
-func (s *registrationStep) run(ctx context.Context) (progress, error) {
-	if s.Target == nil {
-		return s.withoutTarget(ctx)
-	}
-	found, err := s.findNode(ctx)
-	node := found.node
-	switch {
-	case err != nil:
-		return onError, err
-	case found.conflict != "":
-		return s.refuseNode(found.conflict, found.belongsToOther)
-	case found.otherID != nil:
-		return s.refuseOtherID(found.otherID)
-	case node == nil && s.machine.Status.NodeRef != nil:
-		return s.health.nodeGone(ctx)
-	case node == nil && s.instance.failed != nil:
-		return s.launch.handleFailedInstance(ctx, s.instance.failed)
-	case node == nil:
-		s.awaitNode(ctx, found)
-		return onMachine | onNode, nil
-	}
-	refused, err := s.template.apply(ctx, node)
-	if err != nil {
-		return onError, err
-	}
-	if refused != "" && s.machine.Status.NodeRef == nil {
+// registerNode records the Node and the result of the node template in the status. The arguments refused and contested
+// come from applyTemplate.
+func (p *pass) registerNode(ctx context.Context, node *corev1.Node, refused, contested string) progress {
+	if refused != "" && p.machine.Status.NodeRef == nil {
 		// Without the labels and taints of the template, the Node would accept pods that must not run on it.
-		if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
-			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
+		if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
+			p.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
-		s.failAfterTimeout(nil)
-		return onMachine | onNode, nil
+		p.failAfterTimeout(nil)
+		return onMachine | onNode
 	}
-	s.node = node
-	if !s.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
-		if left := node.CreationTimestamp.Add(registrationGrace).Sub(s.now); left > 0 {
-			s.failAfterTimeout(nil)
-			return onNode | s.after(left), nil
+	p.node = node
+	if !p.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
+		if left := node.CreationTimestamp.Add(registrationGrace).Sub(p.now); left > 0 {
+			p.failAfterTimeout(nil)
+			return onNode | p.after(left)
 		}
 	}
-	if s.machine.Status.NodeRef == nil {
-		s.instance.readAddresses(ctx)
+	if p.machine.Status.NodeRef == nil {
+		p.readAddresses(ctx)
 	}
-	s.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
-	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
+	p.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
 		in.NodeName = node.Name // Another client wrote another name. A Node with that name was not accepted.
 	}
-	s.template.keepApplied()
-	s.machine.Status.Version = wording.Truncate(node.Status.NodeInfo.KubeletVersion, 128)
-	if contested := s.template.contested; refused == "" && contested != "" {
-		if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeTemplateContested, contested) {
-			s.warn(v1beta1.ReasonNodeTemplateContested, "Register", contested)
-		}
-	} else if refused == "" {
-		s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
-	} else if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonInvalidConfiguration, refused) {
-		// If the template cannot be applied to a node that already runs pods, the node stays in service.
-		s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
+	p.keepApplied()
+	p.machine.Status.Version = wording.Truncate(node.Status.NodeInfo.KubeletVersion, 128)
+	reason, problem := v1beta1.ReasonNodeRegistered, ""
+	switch {
+	case refused != "": // If the template cannot be applied to a node that already runs pods, the node stays in service.
+		reason, problem = v1beta1.ReasonInvalidConfiguration, refused
+	case contested != "":
+		reason, problem = v1beta1.ReasonNodeTemplateContested, contested
 	}
-	return next, nil
+	if p.setCondition(v1beta1.ConditionRegistered, true, reason, problem) && problem != "" {
+		p.warn(reason, "Register", problem)
+	}
+	return next
 }
 
 // refuseNode reports that a Node is not accepted as the Machine's Node. If the Node belongs to another Machine (other
 // is true), an event has already reported this.
-func (s *registrationStep) refuseNode(conflict string, other bool) (progress, error) {
-	if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
-		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
+func (p *pass) refuseNode(conflict string, other bool) (progress, error) {
+	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
+		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
-	s.failAfterTimeout(nil)
+	p.failAfterTimeout(nil)
 	return onMachine | onOtherMachine | onNode, nil
 }
 
 // awaitNode reports what a Machine without a Node waits for. A Node without proof is reported only after
 // registrationGrace.
-func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
-	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
+func (p *pass) awaitNode(ctx context.Context, found candidate) progress {
+	message := fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.NodeProviderID())
 	if found.unproven != "" {
-		if left := found.since.Add(registrationGrace).Sub(s.now); left > 0 {
-			s.requeueIn(left)
+		if left := found.since.Add(registrationGrace).Sub(p.now); left > 0 {
+			p.requeueIn(left)
 		} else {
 			message = found.unproven
 		}
-	} else if progress := s.joinProgress(ctx); progress != "" {
+	} else if progress := p.joinProgress(ctx); progress != "" {
 		message += " " + progress
 	}
-	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, message)
-	s.failAfterTimeout(nil)
+	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, message)
+	p.failAfterTimeout(nil)
+	return onMachine | onNode
 }
 
-// withoutTarget handles a Machine without a target cluster. Available is the final phase of such a Machine.
-func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) {
-	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
+// reportNoTarget handles a Machine without a target cluster. Available is the final phase of such a Machine.
+func (p *pass) reportNoTarget() {
+	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster in which a node could register.")
-	if s.instance.failed != nil {
-		return s.launch.handleFailedInstance(ctx, s.instance.failed)
+	if p.failed == nil && p.machine.Status.Instance.State != v1beta1.InstanceRunning {
+		p.failAfterTimeout(nil)
 	}
-	if s.machine.Status.Instance.State != v1beta1.InstanceRunning {
-		s.failAfterTimeout(nil)
-	}
-	return next, nil
 }
 
-// findNode returns the Machine's Node. It prefers the Node of status.nodeRef. Otherwise, it returns the Node with the
-// Machine's provider ID. A Node with the Machine's name and no provider ID must be proven to belong to the Machine.
-func (s *registrationStep) findNode(ctx context.Context) (found candidate, err error) {
-	ref := s.machine.Status.NodeRef
+// findCandidate returns the Machine's Node. It prefers the Node of status.nodeRef. Otherwise, it returns the Node with
+// the Machine's provider ID. A Node with the Machine's name and no provider ID must be proven to belong to the Machine.
+func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
+	ref := p.machine.Status.NodeRef
 	defer func() {
 		// Keep the reference if the provider has confirmed the Node, or if the provider could not be asked.
 		if err != nil || ref != nil && found.node != nil && found.node.UID == ref.UID {
-			s.machine.Status.NodeRef = ref
+			p.machine.Status.NodeRef = ref
 		}
 	}()
 	if ref != nil {
 		paired := &corev1.Node{}
-		err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		if err == nil && paired.UID == ref.UID && nodemark.Proves(s.machine, paired) {
+		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
+		if err == nil && paired.UID == ref.UID && nodemark.Proves(p.machine, paired) {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
-			s.machine.Status.NodeRef = nil // Another client may have written the reference.
+			p.machine.Status.NodeRef = nil // Another client may have written the reference.
 		}
 	}
-	id := s.machine.NodeProviderID()
-	nodes, err := index.Shared[corev1.Node](ctx, s.Target.Nodes, &corev1.NodeList{},
+	id := p.machine.NodeProviderID()
+	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{},
 		client.MatchingFields{index.NodeByProviderID: id})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", id, err)
 	}
-	nodes, conflicting, err := s.splitConflicting(ctx, nodes)
+	nodes, conflicting, err := p.splitConflicting(ctx, nodes)
 	if err == nil {
-		err = s.reportConflicts(ctx, conflicting)
+		err = p.reportConflicts(ctx, conflicting)
 	}
 	if err != nil {
 		return candidate{}, err
@@ -162,9 +135,9 @@ func (s *registrationStep) findNode(ctx context.Context) (found candidate, err e
 	switch len(nodes) {
 	case 0:
 		if len(conflicting) > 0 {
-			return candidate{conflict: s.conflictMessage(conflicting[0]), belongsToOther: true}, nil
+			return candidate{conflict: p.conflictMessage(conflicting[0]), belongsToOther: true}, nil
 		}
-		return s.findNodeByName(ctx)
+		return p.findNodeByName(ctx)
 	case 1:
 	default:
 		return candidate{
@@ -172,17 +145,17 @@ func (s *registrationStep) findNode(ctx context.Context) (found candidate, err e
 			claimants: nodes,
 		}, nil
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByProviderID: id})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for _, other := range machines {
-		if other.UID == s.machine.UID || !s.mayOwn(other, nodes[0]) {
+		if other.UID == p.machine.UID || !p.mayOwn(other, nodes[0]) {
 			continue
 		}
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
-		if paired || older(other, s.machine) {
+		if paired || older(other, p.machine) {
 			return candidate{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and is older.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
@@ -192,8 +165,8 @@ func (s *registrationStep) findNode(ctx context.Context) (found candidate, err e
 // mayOwn reports whether a Node may belong to another Machine. For Machines in other namespaces, only the Machine's
 // spec and the mark on the Node count. Otherwise, a client that may write the status of Machines there could claim all
 // Nodes.
-func (s *registrationStep) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
-	return other.Namespace == s.machine.Namespace || other.Spec.ProviderID == s.machine.Spec.ProviderID ||
+func (p *pass) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
+	return other.Namespace == p.machine.Namespace || other.Spec.ProviderID == p.machine.Spec.ProviderID ||
 		nodemark.Proves(other, node)
 }
 

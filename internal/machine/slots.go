@@ -39,50 +39,51 @@ func (unlimited) Source() source.Source             { return nil }
 // so that no write is needed.
 const silentWait = 30 * time.Second
 
-func (s *launchStep) acquireSlot() bool {
-	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
+func (p *pass) acquireSlot() bool {
+	return p.Slots.Acquire(client.ObjectKeyFromObject(p.machine))
 }
 
 // awaitSlot waits until fewer creations run. A waiting machine does not fail, because its time to become a Node starts
 // when it gets the slot.
-func (s *launchStep) awaitSlot() progress {
-	s.queued = true
-	s.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.", s.Slots.Limit()))
+func (p *pass) awaitSlot() progress {
+	p.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.", p.Slots.Limit()))
 	return onSlot
 }
 
 // waitSilently makes the launch wait. The wait is reported only after silentWait.
-func (s *launchStep) waitSilently(message string) {
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	if launched != nil && isTrying(launched.Reason) || s.refusedByProvider() {
+func (p *pass) waitSilently(message string) {
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	if launched != nil && isTrying(launched.Reason) || refusedByProvider(p.machine) {
 		return // The failure of the last attempt is more useful.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
-		since := s.now
-		s.states.update(s.machine, func(m *machineState) {
+		since := p.now
+		p.states.update(p.machine, func(m *machineState) {
 			if m.launch.queuedSince.IsZero() {
-				m.launch.queuedSince = s.now
+				m.launch.queuedSince = p.now
 			}
 			since = m.launch.queuedSince
 		})
-		if left := since.Add(silentWait).Sub(s.now); left > 0 {
-			s.silent = true
-			s.requeueIn(left)
+		if left := since.Add(silentWait).Sub(p.now); left > 0 {
+			p.silent = true
+			p.requeueIn(left)
 			return
 		}
 	}
-	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
+	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
 }
 
-func (s *launchStep) keepsSlot() bool {
-	m := s.machine
+// keepsSlot reports whether the Machine keeps its slot, or its place in the queue, after a pass that waits for the
+// given triggers.
+func (p *pass) keepsSlot(waits progress) bool {
+	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {
 		return false
 	}
 	pending := m.Spec.ProviderID != "" && m.Status.Instance != nil && m.Status.Instance.State == v1beta1.InstancePending
 	if pending && m.Status.NodeRef == nil && m.Status.FailureReason == "" {
-		s.Slots.Occupy(client.ObjectKeyFromObject(m))
+		p.Slots.Occupy(client.ObjectKeyFromObject(m))
 		return true
 	}
-	return s.queued
+	return waits&onSlot != 0
 }

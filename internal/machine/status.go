@@ -106,7 +106,7 @@ func (p *pass) markRunning() {
 	if m.Status.Phase == phase {
 		return
 	}
-	p.launch.foundCapacity()
+	foundCapacity(p.machine)
 	if !p.hasRun() {
 		p.trace.finished = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
@@ -186,10 +186,10 @@ func (p *pass) failAfterTimeout(cause error) {
 	}
 }
 
-func (s *instanceStep) recordVanished() {
+func (p *pass) recordVanished() {
 	const message = "The provider reports that the instance is gone."
-	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
-	s.fail(v1beta1.FailureInstanceVanished, message)
+	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
+	p.fail(v1beta1.FailureInstanceVanished, message)
 }
 
 // These constants are reasons of events on a Machine. The reasons of conditions and failures are also used for events.

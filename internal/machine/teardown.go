@@ -25,9 +25,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// teardownStep deletes the instance of a Machine and everything that belongs to it. It runs when the Machine is deleted
-// and when the instance is replaced.
-type teardownStep struct {
+// removal deletes the instance of a Machine and everything that belongs to it. It is used when the Machine is deleted
+// and when the instance is replaced. Its fields are results of earlier steps of the same pass.
+type removal struct {
 	*pass
 	// notOurs is true if the deleted Machine never added its tags to the instance. The instance stays unchanged.
 	notOurs bool
@@ -39,31 +39,26 @@ type teardownStep struct {
 	instanceLeft bool
 	// leftBehind is true if the deletion continues without the target cluster.
 	leftBehind bool
+	// interrupting is true while the Node is drained because of an interruption notice.
+	interrupting bool
 }
 
-// run executes the deletion in this order: preDrain hooks, drain, preTerminate hooks, instance, Node, token and
-// finalizer.
-func (s *teardownStep) run(ctx context.Context) (progress, error) {
-	s.preservation.tooLate()
-	if !hasFinalizer(s.machine) {
-		s.gone = true // Another finalizer keeps the Machine, or its delete event follows.
-		s.forget(client.ObjectKeyFromObject(s.machine))
-		return onMachine, nil
+// mayRemove reports whether the deletion may continue: this process has not finished it yet, and the Machine is not
+// paused.
+func (p *pass) mayRemove() progress {
+	p.tooLate()
+	if !hasFinalizer(p.machine) {
+		p.gone = true // Another finalizer keeps the Machine, or its delete event follows.
+		p.forget(client.ObjectKeyFromObject(p.machine))
+		return onMachine
 	}
-	if machinestate.Paused(s.machine) {
-		s.drain.suspend()
-		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
-		return onMachine, nil
+	if machinestate.Paused(p.machine) {
+		p.suspendDrain()
+		r := &removal{pass: p}
+		r.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
+		return onMachine
 	}
-	for _, step := range []func(context.Context) (progress, error){
-		s.orByForce(s.findLost), s.awaitPreDrainHooks, s.findNode, s.interruption.observeInDeletion, s.drain.run,
-		s.awaitPreTerminateHooks, s.orByForce(s.deleteInstance), s.deleteNode, s.release,
-	} {
-		if proceed, err := step(ctx); err != nil || proceed != next {
-			return proceed, err
-		}
-	}
-	return next, nil
+	return next
 }
 
 // secretBackstop is how long a Machine waits for an event of a Secret before it is reconciled again. Events of the
@@ -72,31 +67,31 @@ const secretBackstop = 5 * time.Minute
 
 // deleting reports what the deletion waits for. For an update that drains the node or replaces the instance, it reports
 // what the update waits for.
-func (s *teardownStep) deleting(reason, message string) {
-	if s.interruption.interrupting {
+func (r *removal) deleting(reason, message string) {
+	if r.interrupting {
 		return // InterruptionNotice explains why the Machine is not Ready, and Drained reports the progress.
 	}
-	if s.machine.DeletionTimestamp.IsZero() {
-		s.update.updateWaits(reason, message)
+	if r.machine.DeletionTimestamp.IsZero() {
+		r.updateWaits(reason, message)
 		return
 	}
-	s.machine.Status.Phase = v1beta1.MachineDeleting // The failureReason stays, because budgets and health checks need it.
-	s.setCondition(v1beta1.ConditionDeleting, true, reason, message)
-	s.setCondition(v1beta1.ConditionReady, false, reason, message)
-	s.machine.Status.ObservedGeneration = s.machine.Generation
+	r.machine.Status.Phase = v1beta1.MachineDeleting // The failureReason stays, because budgets and health checks need it.
+	r.setCondition(v1beta1.ConditionDeleting, true, reason, message)
+	r.setCondition(v1beta1.ConditionReady, false, reason, message)
+	r.machine.Status.ObservedGeneration = r.machine.Generation
 }
 
-func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
-	if hooks := s.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
-		s.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for the removal of preDrain hooks: "+hookNames(hooks)+".")
+func (r *removal) awaitPreDrainHooks(context.Context) (progress, error) {
+	if hooks := r.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
+		r.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for the removal of preDrain hooks: "+hookNames(hooks)+".")
 		return onMachine, nil
 	}
 	return next, nil
 }
 
-func (s *teardownStep) awaitPreTerminateHooks(context.Context) (progress, error) {
-	if hooks := s.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
-		s.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for the removal of preTerminate hooks: "+hookNames(hooks)+".")
+func (r *removal) awaitPreTerminateHooks(context.Context) (progress, error) {
+	if hooks := r.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
+		r.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for the removal of preTerminate hooks: "+hookNames(hooks)+".")
 		return onMachine, nil
 	}
 	return next, nil
@@ -112,53 +107,53 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 
 // findNode finds the Node. The Node may have registered a moment ago and may already have pods. Therefore, only the API
 // server can confirm that there is no Node.
-func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
-	if s.Target == nil || s.notOurs {
+func (r *removal) findNode(ctx context.Context) (progress, error) {
+	if r.Target == nil || r.notOurs {
 		return next, nil
 	}
-	if proceed, unreachable := s.waitWhileUnreachable(ctx); unreachable {
+	if proceed, unreachable := r.waitWhileUnreachable(ctx); unreachable {
 		return proceed, nil
 	}
-	if s.machine.Spec.ProviderID != "" {
-		found, err := s.registration.findNode(ctx)
+	if r.machine.Spec.ProviderID != "" {
+		found, err := r.findCandidate(ctx)
 		switch {
 		case err != nil:
-			return s.targetUnreachable(ctx, err)
+			return r.targetUnreachable(ctx, err)
 		case len(found.claimants) > 0:
-			return s.chooseClaimant(found), nil
+			return r.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
 			return next, nil // The Node belongs to another machine, or its machine is unknown.
 		case found.node != nil || found.otherID != nil:
-			s.node = cmp.Or(found.node, found.otherID)
+			r.node = cmp.Or(found.node, found.otherID)
 			return next, nil
 		}
 	}
-	name := index.NodeName(s.machine)
+	name := index.NodeName(r.machine)
 	if name == "" {
 		return next, nil
 	}
 	node := &corev1.Node{}
-	switch err := s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+	switch err := r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return s.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID == s.machine.NodeProviderID():
-		other, err := s.registration.isConflicting(ctx, node)
+		return r.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID == r.machine.NodeProviderID():
+		other, err := r.isConflicting(ctx, node)
 		if err != nil {
-			return s.targetUnreachable(ctx, err)
+			return r.targetUnreachable(ctx, err)
 		}
 		if !other {
-			s.node = node
+			r.node = node
 		}
 	default:
-		found, err := s.registration.decideByName(ctx, node)
+		found, err := r.decideByName(ctx, node)
 		if err != nil {
-			return s.targetUnreachable(ctx, err)
+			return r.targetUnreachable(ctx, err)
 		}
-		s.node = cmp.Or(found.node, found.otherID)
+		r.node = cmp.Or(found.node, found.otherID)
 	}
 	// The target cluster has answered, so the next failure starts a new series.
-	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
+	r.states.update(r.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
 	return next, nil
 }
 
@@ -166,7 +161,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 // After a rename of the host, the old Node remains, but its kubelet no longer updates its status. Therefore, a Node
 // whose kubelet updates its status is preferred to the newest Node. If several kubelets update their Nodes, each of
 // them may run pods. An administrator then has to decide which Node is wrong.
-func (s *teardownStep) chooseClaimant(found candidate) progress {
+func (r *removal) chooseClaimant(found candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -178,18 +173,18 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 			}
 		}
 	}
-	if reporting > 1 && !s.forced() && !s.instanceGone {
+	if reporting > 1 && !forced(r.machine) && !r.instanceGone {
 		message := found.conflict +
 			" More than one of these Nodes has a running kubelet. Delete the wrong Node, or annotate the machine " +
 			"with " + v1beta1.AnnotationForceDelete + "."
-		before := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionDeleting)
-		s.deleting(v1beta1.ReasonNodeConflict, message)
+		before := meta.FindStatusCondition(r.before.Status.Conditions, v1beta1.ConditionDeleting)
+		r.deleting(v1beta1.ReasonNodeConflict, message)
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
-			s.warn(v1beta1.ReasonNodeConflict, "Delete", message)
+			r.warn(v1beta1.ReasonNodeConflict, "Delete", message)
 		}
-		return onMachine | onNode | s.after(drainBackstop)
+		return onMachine | onNode | r.after(drainBackstop)
 	}
-	s.node = chosen.DeepCopy()
+	r.node = chosen.DeepCopy()
 	return next
 }
 
@@ -205,35 +200,35 @@ const (
 // deletion would kill. A force-deletion deletes the instance anyway, and then tries to clean up the target cluster
 // until cleanupPatience is over. If a machine never had a Node, its deletion continues after targetPatience, but only
 // if the API server confirms that there is no Node.
-func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progress, error) {
-	if s.leftBehind || s.forced() && !s.instanceGone {
+func (r *removal) targetUnreachable(ctx context.Context, err error) (progress, error) {
+	if r.leftBehind || forced(r.machine) && !r.instanceGone {
 		return next, nil
 	}
-	failed, refused := s.now.Sub(s.targetFailsSince()), apierrors.IsUnauthorized(err)
-	if s.forced() && failed >= cleanupPatience || failed >= targetPatience && !refused && s.neverJoined(ctx) {
-		s.leftBehind = true
+	failed, refused := r.now.Sub(r.targetFailsSince()), apierrors.IsUnauthorized(err)
+	if forced(r.machine) && failed >= cleanupPatience || failed >= targetPatience && !refused && r.neverJoined(ctx) {
+		r.leftBehind = true
 		return next, nil
 	}
 	if refused {
-		s.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
+		r.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
 			wording.Truncate(err.Error(), 256))
 		return onError, err
 	}
-	s.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
+	r.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
 	return onError, err
 }
 
 // targetFailsSince returns the time at which the current series of failed calls to the target cluster began. If there
 // is no series, a new one begins now. Failures before and after the deletion of the instance are separate series. A
 // series ends with an outage.
-func (s *teardownStep) targetFailsSince() (since time.Time) {
-	s.states.update(s.machine, func(m *machineState) {
+func (r *removal) targetFailsSince() (since time.Time) {
+	r.states.update(r.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
-		if s.instanceGone {
+		if r.instanceGone {
 			failing = &m.teardown.cleanupFailsSince
 		}
-		if failing.IsZero() || s.Reach != nil && outageEndedAfter(s.Reach, *failing) {
-			*failing = s.now
+		if failing.IsZero() || r.Reach != nil && outageEndedAfter(r.Reach, *failing) {
+			*failing = r.now
 		}
 		since = *failing
 	})
@@ -242,27 +237,27 @@ func (s *teardownStep) targetFailsSince() (since time.Time) {
 
 // neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing,
 // because the machine may have joined although this process cannot read the Node.
-func (s *teardownStep) neverJoined(ctx context.Context) bool {
-	if s.machine.Status.NodeRef != nil || s.node != nil {
+func (r *removal) neverJoined(ctx context.Context) bool {
+	if r.machine.Status.NodeRef != nil || r.node != nil {
 		return false
 	}
-	name := index.NodeName(s.machine)
-	return name == "" || apierrors.IsNotFound(s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
+	name := index.NodeName(r.machine)
+	return name == "" || apierrors.IsNotFound(r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
 }
 
-func (s *teardownStep) forced() bool {
-	_, force := s.machine.Annotations[v1beta1.AnnotationForceDelete]
+func forced(m *v1beta1.Machine) bool {
+	_, force := m.Annotations[v1beta1.AnnotationForceDelete]
 	return force
 }
 
-func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress, error) {
-	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
+func (r *removal) resolveForDeletion(ctx context.Context) (resolve.Resolved, progress, error) {
+	inputs, err := r.Classes.ResolveForDeletion(ctx, r.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		if s.blocked(missing.Reason, missing.Message) {
-			s.warn(missing.Reason, "Delete", missing.Message)
+		if r.reportBlocked(missing.Reason, missing.Message) {
+			r.warn(missing.Reason, "Delete", missing.Message)
 		}
-		s.failing = true
-		return inputs, onInputs | s.after(secretBackstop), nil
+		r.failing = true
+		return inputs, onInputs | r.after(secretBackstop), nil
 	}
 	if err != nil {
 		return inputs, onError, fmt.Errorf("resolve the credentials for deleting the instance: %w", err)
@@ -270,52 +265,52 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 	return inputs, next, nil
 }
 
-func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
-	if s.notOurs && createdWithProviderID(s.machine) || s.neverCreated() || s.instanceLeft {
+func (r *removal) deleteInstance(ctx context.Context) (progress, error) {
+	if r.notOurs && createdWithProviderID(r.machine) || r.neverCreated() || r.instanceLeft {
 		return next, nil
 	}
-	inputs, proceed, err := s.resolve(ctx)
+	inputs, proceed, err := r.resolveForDeletion(ctx)
 	if err != nil || proceed != next {
 		return proceed, err
 	}
-	if never, err := s.neverLaunched(ctx, inputs); err != nil || never {
+	if never, err := r.neverLaunched(ctx, inputs); err != nil || never {
 		return onError.unless(never), err
 	}
-	if proceed := s.awaitTry(inputs); proceed != next {
+	if proceed := r.awaitTry(inputs); proceed != next {
 		return proceed, nil
 	}
-	req := provider.DeleteRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
-		ProviderID: s.machine.Spec.ProviderID}
-	if s.notOurs {
+	req := provider.DeleteRequest{Machine: identity(r.machine), Class: inputs.Class(), ClusterID: r.ClusterID,
+		ProviderID: r.machine.Spec.ProviderID}
+	if r.notOurs {
 		req.ProviderID = "" // Delete the instance with our tags, if there is one.
 	}
-	req.Scope = s.scope()
-	result, err := s.Cloud.Delete(ctx, req)
+	req.Scope = scopeOf(r.machine)
+	result, err := r.Cloud.Delete(ctx, req)
 	if err != nil {
-		return s.deleteFailed(err, inputs), nil
+		return r.deleteFailed(err, inputs), nil
 	}
-	s.callSucceeded()
+	r.callSucceeded()
 	switch {
 	case !result.Gone:
-		s.states.update(s.machine, func(m *machineState) {
+		r.states.update(r.machine, func(m *machineState) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
-		s.reportRemoving(result.Left)
-		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil
+		r.reportRemoving(result.Left)
+		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil
 	case req.ProviderID != "":
-		return s.confirmGone(ctx, inputs, result), nil
+		return r.confirmGone(ctx, inputs, result), nil
 	}
-	return s.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
+	return r.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
 }
 
 // neverLaunched reports whether it is certain that no instance was ever requested. No instance is recorded, this
 // process has sent no Create with an unknown result, and no provider is known. A finalizer protects the class of a
 // launched Machine, so without a class there was no launch. The class is read from the API server, because a new class
 // may be missing from the cache.
-func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
-	m := s.machine
+func (r *removal) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
+	m := r.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
-		!s.states.get(m).launch.ambiguousAt.IsZero() {
+		!r.states.get(m).launch.ambiguousAt.IsZero() {
 		return false, nil
 	}
 	if m.Spec.ClassRef == nil {
@@ -323,7 +318,7 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 	}
 	class := &v1beta1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
-	switch err := s.Live.Get(ctx, key, class); {
+	switch err := r.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
@@ -336,118 +331,118 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 
 // awaitSettleTime waits until the cloud would show the instance of any earlier Create. Two reads must find nothing, and
 // the time between them must be at least CreateSettle.
-func (s *teardownStep) awaitSettleTime(message string) progress {
-	since := s.nothingToDeleteSince()
-	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)
+func (r *removal) awaitSettleTime(message string) progress {
+	since := r.nothingToDeleteSince()
+	left := since.Add(r.Cloud.CreateSettle()).Sub(r.now)
 	if left <= 0 {
 		return next
 	}
-	s.deleting(v1beta1.ReasonCreateSettling, message)
-	return s.after(left)
+	r.deleting(v1beta1.ReasonCreateSettling, message)
+	return r.after(left)
 }
 
-func (s *teardownStep) blocked(reason, message string) (transition bool) {
+func (r *removal) reportBlocked(reason, message string) (transition bool) {
 	before := ""
-	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionReady); c != nil {
+	if c := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionReady); c != nil {
 		before = c.Reason
 	}
-	s.deleting(reason, message)
+	r.deleting(reason, message)
 	return before != reason
 }
 
-func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
-	s.failing = true
+func (r *removal) deleteFailed(err error, inputs resolve.Resolved) progress {
+	r.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
-	if s.blocked(c.reason, message) {
-		s.warn(c.reason, "Delete", message)
+	if r.reportBlocked(c.reason, message) {
+		r.warn(c.reason, "Delete", message)
 	}
-	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
+	return r.operationFailed(v1beta1.OperationDelete, c, err, r.deleteFingerprint(inputs))
 }
 
 // deleteNode deletes the Node of an instance that is gone. If another Node now has the same name, that Node is not
 // deleted.
-func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
-	if s.notOurs || s.instanceLeft {
+func (r *removal) deleteNode(ctx context.Context) (progress, error) {
+	if r.notOurs || r.instanceLeft {
 		return next, nil
 	}
-	s.instanceGone = true
-	if s.node == nil {
+	r.instanceGone = true
+	if r.node == nil {
 		// The Node may have registered just before the instance was deleted. From now on no Node can.
-		if proceed, err := s.findNode(ctx); err != nil || proceed != next {
+		if proceed, err := r.findNode(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
 	}
-	if proceed, err := s.detachByForce(ctx); err != nil || proceed != next {
+	if proceed, err := r.detachByForce(ctx); err != nil || proceed != next {
 		return proceed, err
 	}
-	if s.node == nil {
+	if r.node == nil {
 		return next, nil
 	}
-	uid := s.node.UID
-	err := s.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}},
+	uid := r.node.UID
+	err := r.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.node.Name}},
 		client.Preconditions{UID: &uid})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return next, nil
 	}
-	return s.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", s.node.Name, err))
+	return r.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", r.node.Name, err))
 }
 
 // release deletes the token and then the finalizer, so that the API server deletes the Machine.
-func (s *teardownStep) release(ctx context.Context) (progress, error) {
-	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
+func (r *removal) release(ctx context.Context) (progress, error) {
+	if r.Target != nil && !r.leftBehind && !r.notOurs && !r.isTrue(v1beta1.ConditionNodeHealthy) {
 		// The Machine may never have run. If the Node became Ready, the token was already deleted at that time.
-		if err := s.launch.dropToken(ctx); err != nil {
-			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
+		if err := r.dropToken(ctx); err != nil {
+			if proceed, err := r.targetUnreachable(ctx, err); proceed != next {
 				return proceed, err
 			}
 		}
 	}
-	err := s.removeFinalizer(ctx)
+	err := r.removeFinalizer(ctx)
 	if client.IgnoreNotFound(err) != nil {
 		return onError, err
 	}
-	s.gone = true
+	r.gone = true
 	if err == nil {
-		s.trace.deletionDone()
+		r.trace.deletionDone()
 	}
-	s.forget(client.ObjectKeyFromObject(s.machine))
-	s.states.update(s.machine, func(m *machineState) { m.teardown.released = true })
+	r.forget(client.ObjectKeyFromObject(r.machine))
+	r.states.update(r.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {
 		return next, nil // An earlier pass removed the finalizer, and the cache was outdated.
 	}
-	s.phaseEnded(phaseTermination, s.terminationBegan())
-	s.observeSpans()
+	r.phaseEnded(phaseTermination, r.terminationBegan())
+	r.observeSpans()
 	message := "The instance is gone."
-	if id := s.machine.Spec.ProviderID; id != "" {
+	if id := r.machine.Spec.ProviderID; id != "" {
 		message = fmt.Sprintf("Instance %s is gone.", id)
 	}
-	if s.notOurs {
-		message = fmt.Sprintf("Instance %s was never adopted and was not deleted.", s.machine.Spec.ProviderID)
+	if r.notOurs {
+		message = fmt.Sprintf("Instance %s was never adopted and was not deleted.", r.machine.Spec.ProviderID)
 	}
-	if s.instanceLeft {
+	if r.instanceLeft {
 		message = "The machine was force-deleted. Its instance, or a part of it, may remain in the cloud."
 	}
-	if s.leftBehind {
+	if r.leftBehind {
 		message += " The target cluster was unreachable, so a node and a bootstrap token of the machine may remain in it."
 	}
-	s.note(reasonDeleted, "Delete", message)
+	r.note(reasonDeleted, "Delete", message)
 	return next, nil
 }
 
 // removeFinalizer removes the finalizer of this controller. It returns a conflict if another client has changed the
 // Machine in the meantime. The patch is built directly, because this is cheaper than the comparison of two Machines.
-func (s *teardownStep) removeFinalizer(ctx context.Context) error {
-	left := slices.DeleteFunc(slices.Clone(s.before.Finalizers), func(f string) bool {
+func (r *removal) removeFinalizer(ctx context.Context) error {
+	left := slices.DeleteFunc(slices.Clone(r.before.Finalizers), func(f string) bool {
 		return f == v1beta1.MachineFinalizer
 	})
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": s.before.ResourceVersion,
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.before.ResourceVersion,
 		"finalizers": left}})
 	if err != nil {
 		return fmt.Errorf("encode the patch of the finalizers: %w", err)
 	}
-	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.machine.Namespace, Name: s.machine.Name}}
-	if err := s.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.machine.Namespace, Name: r.machine.Name}}
+	if err := r.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil

@@ -15,17 +15,17 @@ const leftNamedAfter = 3 * time.Minute
 
 // reportRemoving reports that the provider is deleting the instance. After leftNamedAfter, it also reports what remains
 // in the cloud.
-func (s *teardownStep) reportRemoving(left string) {
+func (r *removal) reportRemoving(left string) {
 	const usual = "The provider is deleting the instance."
-	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")
+	r.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")
 	message := usual
-	if last := s.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
-		s.now.Sub(s.operationBegan()) >= leftNamedAfter {
+	if last := r.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
+		r.now.Sub(r.operationBegan()) >= leftNamedAfter {
 		message = "The cloud has not deleted all parts of the instance yet. Remaining: " + wording.Truncate(left, 1024)
 	}
-	before := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDeleting)
+	before := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDeleting)
 	if message != usual && (before == nil || before.Message != message) {
-		s.warn(v1beta1.ReasonInstanceTerminating, "Delete", message)
+		r.warn(v1beta1.ReasonInstanceTerminating, "Delete", message)
 	}
-	s.deleting(v1beta1.ReasonInstanceTerminating, message)
+	r.deleting(v1beta1.ReasonInstanceTerminating, message)
 }

@@ -16,55 +16,58 @@ import (
 // volumes may otherwise be in use. The out-of-service taint tells Kubernetes that the node is shut down. Without the
 // taint, Kubernetes would wait for a kubelet that no longer exists. The Node must not be deleted before the volumes are
 // detached, because the taint is on the Node.
-func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
-	if s.node == nil || s.forced() || s.leftBehind || s.isTrue(v1beta1.ConditionVolumesDetached) {
+func (r *removal) detachByForce(ctx context.Context) (progress, error) {
+	if r.node == nil || forced(r.machine) || r.leftBehind || r.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
 	}
-	s.drain.refreshNow()
-	since := s.outOfServiceSince()
-	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Subject: s.drain.subject(), Reported: s.node.Status.VolumesAttached, Drained: since,
-		Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(),
+	r.refreshNow()
+	since, epoch := r.outOfServiceSince(), uint64(0)
+	if r.Reach != nil {
+		_, epoch = r.Reach.TargetOutages()
+	}
+	outcome := r.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
+		Subject: r.drainSubject(epoch), Reported: r.node.Status.VolumesAttached, Drained: since,
+		Timeout: r.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
 	if outcome.Done {
-		s.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)
+		r.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)
 		return next, nil
 	}
 	message := "The instance is gone. " + outcome.Message
-	if !s.outOfService() {
+	if !outOfService(r.machine) {
 		// Until now, the condition has been False for another reason. A new transition time records the start of this wait.
-		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+		dropCondition(&r.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
-	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
-	s.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
-	proceed := onDrain | s.after(drainBackstop)
+	r.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
+	r.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
+	proceed := onDrain | r.after(drainBackstop)
 	if len(outcome.Attached) == 0 {
 		return proceed, nil // The attached volumes are not known yet.
 	}
-	node, err := drain.OutOfService(ctx, s.Target.Nodes, s.node, s.now)
+	node, err := drain.OutOfService(ctx, r.Target.Nodes, r.node, r.now)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.node = nil // The Node was deleted after it was read.
+		r.node = nil // The Node was deleted after it was read.
 		return next, nil
 	case apierrors.IsConflict(err):
 		return onError, err
 	case err != nil:
-		return s.targetUnreachable(ctx, err)
+		return r.targetUnreachable(ctx, err)
 	}
-	s.node = node
+	r.node = node
 	return proceed, nil
 }
 
-func (s *teardownStep) outOfService() bool {
-	c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+func outOfService(m *v1beta1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
 // outOfServiceSince returns the start of the wait for the volumes of such a node, or the current time if the wait has
 // not begun yet.
-func (s *teardownStep) outOfServiceSince() time.Time {
-	if s.outOfService() {
-		return meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
+func (r *removal) outOfServiceSince() time.Time {
+	if outOfService(r.machine) {
+		return meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // The condition has whole seconds.
+	return r.now.Truncate(time.Second) // The condition has whole seconds.
 }

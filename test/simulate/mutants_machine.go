@@ -18,12 +18,12 @@ func machineMutants() []mutant {
 		},
 		{
 			name: "other-id-ignored", file: "internal/machine/node_by_name.go",
-			from: "		return s.decideOtherID(ctx, c)", to: "		return candidate{}, nil",
+			from: "		return p.decideOtherID(ctx, c)", to: "		return candidate{}, nil",
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
 		{
 			name: "forced-machine-unrecorded", file: "internal/machine/force_delete.go",
-			from: "	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {", to: "	if err := error(nil); err != nil {",
+			from: "	if err := r.ForceDeleted.AddForceDeleted(ctx, r.machine, r.now); err != nil {", to: "	if err := error(nil); err != nil {",
 			scenario: "force-delete-refused", finds: "I1",
 		},
 		{

@@ -20,9 +20,9 @@ func setMutants() []mutant {
 		},
 		{
 			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
-			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
-			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +
-				"	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			from: "	r.machine.Status.Phase = v1beta1.MachineDeleting //",
+			to: "	r.machine.Status.FailureReason, r.machine.Status.FailureMessage = \"\", \"\"\n" +
+				"	r.machine.Status.Phase = v1beta1.MachineDeleting //",
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{

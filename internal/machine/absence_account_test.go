@@ -39,7 +39,7 @@ func TestNotFoundInAnotherAccountProvesNothing(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 	warnings := 0
 	for _, e := range w.events.take() {
-		if strings.Contains(e, `open account "second", but the instance is in account "first"`) {
+		if strings.Contains(e, `are for account "second", but the instance is in account "first"`) {
 			warnings++
 		}
 	}

@@ -117,7 +117,7 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 		return err
 	}
 	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
-	if p.term.isProtected(key, inputs.ClassUID) {
+	if _, protected := p.term.protectedClasses.Load(inputs.ClassUID); protected {
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
@@ -130,7 +130,7 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 		return errStale
 	}
 	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.
-		p.term.noteProtected(key, class.UID)
+		p.term.protectedClasses.Store(class.UID, true)
 	}
 	return nil
 }

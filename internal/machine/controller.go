@@ -22,6 +22,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
+	"machinist.dev/machinist/internal/platform/objectstate"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/tracing"
 	"machinist.dev/machinist/internal/platform/wiring"
@@ -128,8 +129,8 @@ type Reconciler struct {
 	tokens    bootstrap.Tokens
 	joins     *kubeletcsr.Joins
 	states    *stateStore
-	traces    *traceStates
-	term      *leadershipTerm
+	traces    objectstate.Store[traceState]
+	term      leadershipTerm
 	ownWrites *wiring.OwnWrites
 	// recovery contains the Machines whose last call failed and that wait until the cloud has recovered.
 	recovery *recovery
@@ -153,9 +154,7 @@ func New(o Options) *Reconciler {
 	if o.Slots == nil {
 		o.Slots = unlimited{}
 	}
-	r := &Reconciler{Options: o, states: newStateStore(), traces: &traceStates{},
-		term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{},
-		recovery: &recovery{}}
+	r := &Reconciler{Options: o, states: newStateStore(), ownWrites: &wiring.OwnWrites{}, recovery: &recovery{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live, Groups: o.Target.TokenGroups}
 		r.joins = kubeletcsr.NewJoins(o.Target.Live)
@@ -238,9 +237,9 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 }
 
 func (r *Reconciler) forget(machine types.NamespacedName) {
-	r.states.forget(machine)
+	r.states.machines.Forget(machine)
 	r.recovery.forget(machine)
-	r.traces.forget(machine)
+	r.traces.Forget(machine)
 	if r.Drainer != nil {
 		r.Drainer.Forget(machine)
 	}

@@ -98,7 +98,7 @@ func (p *pass) awaitNextAttempt(ctx context.Context) (progress, error) {
 			due = p.now // No delay is that long, so another client must have written it.
 		}
 	}
-	p.states.forget(client.ObjectKeyFromObject(m))
+	p.states.machines.Forget(client.ObjectKeyFromObject(m))
 	p.states.update(m, func(m *machineState) { m.pace.notBefore = due })
 	p.trace.noteRetry()
 	return p.after(due.Sub(p.now)), nil

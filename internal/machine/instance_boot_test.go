@@ -69,7 +69,7 @@ func TestBootedInstanceIsReportedTogetherWithItsNode(t *testing.T) {
 	wantBooted(t, w.get("m"))
 	w.wantRest("m")
 	known := w.process.states.get(w.get("m"))
-	if known.uid = ""; known != (machineState{}) {
+	if known != (machineState{}) {
 		t.Errorf("the process still remembers %v", known)
 	}
 }

@@ -448,7 +448,7 @@ func TestAMachineThatLostItsFinalizerIsForgotten(t *testing.T) {
 	w.update("m", func(m *v1beta1.Machine) { m.Finalizers = nil })
 	w.delete("m")
 	w.reconcile("m")
-	if len(w.process.states.machines) > 0 {
+	if w.process.states.machines.Len() > 0 {
 		t.Error("the process remembers a machine that is gone")
 	}
 }

@@ -279,7 +279,7 @@ func (p *pass) openNextInstance(ctx context.Context) error {
 	old := m.DeepCopy()
 	p.node = nil
 	p.endDrain()
-	p.states.forget(client.ObjectKeyFromObject(m))
+	p.states.machines.Forget(client.ObjectKeyFromObject(m))
 	dropCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
 		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone. Creating a new one.")

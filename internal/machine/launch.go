@@ -20,6 +20,18 @@ import (
 
 // launchInstance creates the instance of a Machine that has none.
 func (p *pass) launchInstance(ctx context.Context) (progress, error) {
+	if proceed, err := p.mayLaunch(ctx); err != nil || proceed != next {
+		return proceed, err
+	}
+	inputs, fingerprint, proceed, err := p.launchInputs(ctx)
+	if err != nil || proceed != next {
+		return proceed, err
+	}
+	return p.createInstance(ctx, inputs, fingerprint)
+}
+
+// mayLaunch reports whether the Machine itself permits the launch now.
+func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
 	if proceed, err := p.releaseClass(ctx); err != nil || proceed != next {
 		return proceed, err
 	}
@@ -37,20 +49,24 @@ func (p *pass) launchInstance(ctx context.Context) (progress, error) {
 		p.failAfterTimeout(nil)
 		return p.after(left), nil
 	}
+	return next, nil
+}
+
+// launchInputs returns the inputs of the launch and their fingerprint. The result is not next if these inputs must not
+// be tried now, or if the Machine has no slot.
+func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, fingerprint string, proceed progress,
+	err error) {
 	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
 	// read their Secrets again and again. After a failed attempt, a Machine needs no slot until its inputs change, so
 	// the inputs must be read to detect a change.
 	tried := p.states.get(p.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
-		return p.awaitSlot(), nil
+		return inputs, "", p.awaitSlot(), nil
 	}
-	inputs, proceed, err := p.resolveInputs(ctx)
-	if err != nil || proceed != next {
-		return proceed, err
+	if inputs, proceed, err = p.resolveInputs(ctx); err != nil || proceed != next {
+		return inputs, "", proceed, err
 	}
-
-	attempt := attemptOf(p.machine)
-	fingerprint := fingerprintOf(p.machine, inputs, attempt)
+	fingerprint = fingerprintOf(p.machine, inputs, attemptOf(p.machine))
 	if tried.tried == "" && !tried.notBefore.IsZero() {
 		// The instance of the previous attempt has failed. From now on, a change of the inputs ends the delay.
 		tried.tried = fingerprint
@@ -58,18 +74,23 @@ func (p *pass) launchInstance(ctx context.Context) (progress, error) {
 	}
 	switch left, never := tried.waitTime(fingerprint, p.now); {
 	case never:
-		return onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
+		return inputs, "", onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
 	case left > 0:
 		if !refusedByProvider(p.machine) {
 			p.failAfterTimeout(nil)
 		}
-		return onInputs | p.after(left), nil
+		return inputs, "", onInputs | p.after(left), nil
 	}
 	if !p.acquireSlot() {
-		return p.awaitSlot(), nil
+		return inputs, "", p.awaitSlot(), nil
 	}
 	p.states.update(p.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
+	return inputs, fingerprint, next, nil
+}
 
+// createInstance calls Create and records the result.
+func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fingerprint string) (progress, error) {
+	attempt := attemptOf(p.machine)
 	ours, err := p.isOurs(ctx)
 	if err != nil {
 		return onError, err
@@ -260,9 +281,7 @@ func attemptStart(m *v1beta1.Machine) time.Time {
 // reportRefused reports that no instance will be created until something changes. The machine does not fail, because
 // its replacement would be refused as well.
 func (p *pass) reportRefused(reason, message string) {
-	if p.setCondition(v1beta1.ConditionLaunched, false, reason, message) {
-		p.warn(reason, "Launch", message)
-	}
+	p.reportProblem(v1beta1.ConditionLaunched, false, reason, "Launch", message)
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
 }
 
@@ -328,4 +347,22 @@ func launchReason(m *v1beta1.Machine) string {
 		return v1beta1.ReasonInstanceAdopted
 	}
 	return v1beta1.ReasonInstanceLaunched
+}
+
+// replacementGrace is how long a Machine of a MachineSet creates no instance after its time to become a Node is over.
+// The MachineSet usually deletes the failed Machine within this time, and would delete a new instance with it. If the
+// MachineSet does not replace the Machine, for example during an outage, the launch continues afterwards.
+const replacementGrace = time.Minute
+
+// awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace
+// the Machine.
+func (p *pass) awaitReplacement() time.Duration {
+	if metav1.GetControllerOfNoCopy(p.machine) == nil || refusedByProvider(p.machine) {
+		return 0
+	}
+	late := -p.joinTimeLeft()
+	if late < 0 {
+		return 0
+	}
+	return max(replacementGrace-late, 0)
 }

@@ -1,18 +1,13 @@
 package machine
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
@@ -29,57 +24,6 @@ type Reach interface {
 
 // targetPoll is the time between two checks of whether the target cluster can be reached again.
 const targetPoll = 10 * time.Second
-
-// answerTimeout is how long a deletion waits for an answer of the target cluster before it continues without this
-// cluster.
-const answerTimeout = 2 * time.Second
-
-// waitWhileUnreachable delays a deletion while the target cluster is unreachable. A force-deletion does not wait. If a
-// machine never had a Node, its deletion waits only for targetPatience, and then sends one request. If the cluster
-// answers, the outage will soon be over, and the deletion waits for this. If the cluster rejects the credentials, the
-// deletion must always wait. Machines can still join, and the controller cannot see which of them have pods.
-func (r *removal) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
-	if r.Target == nil || r.Reach == nil {
-		return next, false
-	}
-	since, unreachable := r.Reach.TargetUnreachable()
-	if !unreachable {
-		return next, false
-	}
-	// Each deletion waits for the whole of targetPatience, even if the outage has lasted longer. The outage may end soon,
-	// and then the resources of the Machine in the target cluster can be found and deleted.
-	left := targetPatience - min(r.now.Sub(since), r.now.Sub(r.targetFailsSince()))
-	refuses := r.Reach.TargetRefuses()
-	neverJoined := r.machine.Status.NodeRef == nil && !refuses
-	if forced(r.machine) || neverJoined && left <= 0 && !r.targetAnswers(ctx) {
-		r.leftBehind = true
-		return next, true
-	}
-	r.requeueIn(targetPoll)
-	if neverJoined && left > 0 {
-		r.requeueIn(left)
-	}
-	if refuses {
-		r.deleting(v1beta1.ReasonTargetCredentialsRefused,
-			fmt.Sprintf("Waiting for the target cluster, which has refused the provider's credentials since %s: it is not known which pods run on the node. Renew the kubeconfig of the target cluster.", since.UTC().Format(time.RFC3339)))
-		return atTime, true
-	}
-	r.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("Waiting for the target cluster, which has been unreachable since %s.",
-		since.UTC().Format(time.RFC3339)))
-	return atTime, true
-}
-
-func outageEndedAfter(reach Reach, since time.Time) bool {
-	past, _ := reach.TargetOutages()
-	return len(past) > 0 && past[len(past)-1].To.After(since)
-}
-
-func (r *removal) targetAnswers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	name := cmp.Or(index.NodeName(r.machine), r.machine.Name)
-	return client.IgnoreNotFound(r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
-}
 
 // excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. The start
 // of the drain is the transition time of the condition Drained. The transition time of DrainExtended is the time up to

@@ -63,7 +63,7 @@ func (r *removal) awaitTry(inputs resolve.Resolved) progress {
 // returns what triggers the next attempt.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
 	proceed := onInputs
-	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
+	failures, state := failuresOf(p.machine, kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
 	if before.tried == fingerprint {
 		failures = max(failures, before.failures) // The status with the last failure may not have been written.

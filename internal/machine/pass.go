@@ -47,8 +47,6 @@ type pass struct {
 	failed *provider.Instance
 	// waitsFor describes what an update waits for if the update takes the node out of service.
 	waitsFor *metav1.Condition
-	// silent means that the launch has not waited long enough for the wait to be written to the status.
-	silent bool
 	// drainReport is the report about an unfinished drain in the status of this pass.
 	drainReport drainReport
 	trace       traceStep
@@ -121,7 +119,7 @@ func (p *pass) forgetProviderID(ctx context.Context) (progress, error) {
 }
 
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || p.silent {
+	if p.gone {
 		return nil
 	}
 	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.onlyBooted() {

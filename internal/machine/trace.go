@@ -96,7 +96,7 @@ func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
 	}
-	s.operation = tracing.Update(s.machine.UID, s.updateBegan().Unix())
+	s.operation = tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix())
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
@@ -205,8 +205,8 @@ func (s *traceStep) needsReplacement() {
 	if !s.Tracer.On() {
 		return
 	}
-	s.Tracer.Finish(tracing.Update(s.machine.UID, s.updateBegan().Unix()), s.about(),
-		tracing.Span{Start: s.updateBegan(), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
+	s.Tracer.Finish(tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix()), s.about(),
+		tracing.Span{Start: updateBegan(s.machine, s.now), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
 			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
@@ -221,7 +221,7 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 		began = c.LastTransitionTime.Time
 	}
 	operation := tracing.Replace(s.machine.UID, s.machine.LaunchAttempt())
-	for _, step := range teardownSteps(before, began, now) {
+	for _, step := range removalSteps(before, began, now) {
 		s.Tracer.Step(operation, s.about(), step)
 	}
 	s.traces.Update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
@@ -259,7 +259,7 @@ func (s *traceStep) deletionDone() {
 			steps.spans...)
 	}
 	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},
-		teardownSteps(m, began, now)...)
+		removalSteps(m, began, now)...)
 	s.traces.Forget(client.ObjectKeyFromObject(s.machine))
 }
 
@@ -272,7 +272,8 @@ func (s *traceStep) neverRan() bool {
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
 }
 
-func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
+// removalSteps returns the steps of a removal, of which the last one deletes the instance.
+func removalSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	steps := stepSequence{at: began, end: ended}
 	for _, step := range []struct{ name, kind string }{
 		{stepDrain, v1beta1.ConditionDrained}, {stepVolumes, v1beta1.ConditionVolumesDetached},

@@ -162,7 +162,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 		}
 		p.states.update(m, func(r *machineState) { r.pace, r.update = pace{}, updateState{} })
 		m.Status.Applied = u.wanted
-		p.phaseEnded(phaseUpdate, p.updateBegan())
+		p.phaseEnded(phaseUpdate, updateBegan(p.machine, p.now))
 		if result.Instance != nil && m.Status.Instance != nil {
 			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
 		}

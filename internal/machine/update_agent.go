@@ -192,7 +192,7 @@ func (p *pass) reportFailure(node *corev1.Node, version, explanation string) {
 func (p *pass) finishUpdate(wanted *v1beta1.AppliedStatus) {
 	p.states.update(p.machine, func(r *machineState) { r.pace = pace{} })
 	p.machine.Status.Applied = wanted
-	p.phaseEnded(phaseUpdate, p.updateBegan())
+	p.phaseEnded(phaseUpdate, updateBegan(p.machine, p.now))
 	p.recordUpToDate()
 	message := fmt.Sprintf("The agent on the node updated the node to %s.", p.machine.Spec.Version)
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")

@@ -28,7 +28,7 @@ func controllerMutants() []mutant {
 			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 		},
 		{
-			name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
+			name: "finalizer-removed-early", quick: true, file: "internal/machine/remove.go",
 			from:     "		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil",
 			to:       "		return next, nil",
 			scenario: "scale-down", finds: "I1|order",
@@ -70,7 +70,7 @@ func controllerMutants() []mutant {
 			scenario: "update-by-agent", finds: "agent: ",
 		},
 		{
-			name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
+			name: "instance-of-nobody-deleted", file: "internal/machine/launch_adoption.go",
 			from: "r.notOurs = true // The Machine's tags were never requested from the cloud.", to: "_ = r.notOurs",
 			scenario: "adopt", finds: "adoption: ",
 		},
@@ -90,7 +90,7 @@ func controllerMutants() []mutant {
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
 		{
-			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
+			name: "credentials-in-an-error", file: "internal/machine/remove.go",
 			from:     "		return r.deleteFailed(err, inputs), nil\n	}\n	r.callSucceeded()",
 			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return r.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	r.callSucceeded()",
 			scenario: "delete", finds: "I10", planned: true,
@@ -116,7 +116,7 @@ func controllerMutants() []mutant {
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{
-			name: "pause-ignored-at-deletion", file: "internal/machine/teardown.go",
+			name: "pause-ignored-at-deletion", file: "internal/machine/remove.go",
 			from: "	if machinestate.Paused(p.machine) {\n", to: "	if machinestate.Paused(p.machine) && p.gone {\n",
 			scenario: "paused-deletion", finds: "pause: ",
 		},
@@ -126,13 +126,13 @@ func controllerMutants() []mutant {
 			scenario: "in-place-withdrawn", finds: "runs v", planned: true,
 		},
 		{
-			name: "one-read-is-enough", file: "internal/machine/absence.go",
+			name: "one-read-is-enough", file: "internal/machine/serve_absence.go",
 			from:  "	if first.IsZero() {",
 			to:    "	if first.IsZero() && recheck < 0 {",
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
-			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
+			name: "unknown-taken-for-gone", file: "internal/machine/serve_absence.go",
 			from: "	case r.deletionAccepted():", to: "	case r.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",
 		},
@@ -148,7 +148,7 @@ func controllerMutants() []mutant {
 			scenario: "budget-of-the-broken", finds: "exempt: ",
 		},
 		{
-			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",
+			name: "gone-where-nobody-may-look", file: "internal/machine/remove_node.go",
 			from: "r.machine.Status.NodeRef == nil && !refuses", to: "r.machine.Status.NodeRef == nil && since.Before(r.now)",
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},

@@ -19,7 +19,7 @@ func setMutants() []mutant {
 			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
+			name: "failure-forgotten-at-deletion", file: "internal/machine/remove.go",
 			from: "	r.machine.Status.Phase = v1beta1.MachineDeleting //",
 			to: "	r.machine.Status.FailureReason, r.machine.Status.FailureMessage = \"\", \"\"\n" +
 				"	r.machine.Status.Phase = v1beta1.MachineDeleting //",

@@ -54,9 +54,7 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	until, err := preservation.Until(p.machine)
 	if err != nil {
 		message := "The machine is preserved and will not be deleted automatically: " + err.Error() + "."
-		if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
-			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
-		}
+		p.reportProblem(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		return next, nil
 	}
 	left := until.Sub(p.now)
@@ -87,9 +85,7 @@ func (p *pass) withinLimit(ctx context.Context) (bool, error) {
 		if n >= p.PreserveLimit {
 			message := fmt.Sprintf("The machine is replaced and not preserved, because at most %s of %s may be preserved after a failure (--preserve-limit), and %d are preserved already.",
 				wording.Count(p.PreserveLimit, "machine"), preservation.Origin(m), n)
-			if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
-				p.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
-			}
+			p.reportProblem(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, "Preserve", message)
 			return false, nil
 		}
 	}
@@ -186,9 +182,7 @@ func (p *pass) cordonPreserved(ctx context.Context) error {
 func (p *pass) notPreserved() {
 	if invalid := preservation.Invalid(p.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."
-		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
-			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
-		}
+		p.reportProblem(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		return
 	}
 	if preservation.OverLimit(p.machine) {
@@ -203,9 +197,7 @@ func (p *pass) tooLate() {
 		return
 	}
 	const message = "The machine is already being deleted and cannot be preserved."
-	if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, message) {
-		p.warn(v1beta1.ReasonTooLate, "Preserve", message)
-	}
+	p.reportProblem(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, "Preserve", message)
 }
 
 // requeueIfDue requeues the Machine if this pass has found a reason to preserve it. The status must be written first.

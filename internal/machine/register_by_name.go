@@ -87,7 +87,7 @@ func (p *pass) decideByName(ctx context.Context, node *corev1.Node) (candidate, 
 		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
 	}
 	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool {
-		return m.UID == p.machine.UID || !p.mayOwn(&m, node)
+		return m.UID == p.machine.UID || !mayOwn(p.machine, &m, node)
 	})
 	if found, decided := c.byFormerNode(); decided {
 		if found.node != nil {

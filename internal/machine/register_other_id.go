@@ -31,7 +31,7 @@ func (p *pass) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	switch {
 	case err != nil:
 		return candidate{}, fmt.Errorf("find the machines with the provider ID of node %s: %w", c.node.Name, err)
-	case slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return p.mayOwn(m, c.node) }):
+	case slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return mayOwn(p.machine, m, c.node) }):
 		return candidate{}, nil // The Node belongs to that machine.
 	}
 	err = p.readJoins(ctx, &c)
@@ -48,7 +48,7 @@ func (p *pass) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	return candidate{otherID: c.node}, nil
 }
 
-func (p *pass) refuseOtherID(node *corev1.Node) (progress, error) {
+func (p *pass) refuseOtherID(node *corev1.Node) progress {
 	return p.refuseNode(otherIDMessage(p.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
 		"drained and deleted with the machine.", false)
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +18,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/machinestate"
-	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -82,19 +79,20 @@ func (r *removal) deleting(reason, message string) {
 }
 
 func (r *removal) awaitPreDrainHooks(context.Context) (progress, error) {
-	if hooks := r.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
-		r.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for the removal of preDrain hooks: "+hookNames(hooks)+".")
-		return onMachine, nil
-	}
-	return next, nil
+	return r.awaitHooks(r.machine.Spec.LifecycleHooks.PreDrain, v1beta1.ReasonWaitingForPreDrainHook, "preDrain"), nil
 }
 
 func (r *removal) awaitPreTerminateHooks(context.Context) (progress, error) {
-	if hooks := r.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
-		r.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for the removal of preTerminate hooks: "+hookNames(hooks)+".")
-		return onMachine, nil
+	hooks := r.machine.Spec.LifecycleHooks.PreTerminate
+	return r.awaitHooks(hooks, v1beta1.ReasonWaitingForPreTerminateHook, "preTerminate"), nil
+}
+
+func (r *removal) awaitHooks(hooks []v1beta1.LifecycleHook, reason, kind string) progress {
+	if len(hooks) == 0 {
+		return next
 	}
-	return next, nil
+	r.deleting(reason, "Waiting for the removal of "+kind+" hooks: "+hookNames(hooks)+".")
+	return onMachine
 }
 
 func hookNames(hooks []v1beta1.LifecycleHook) string {
@@ -105,146 +103,6 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 	return strings.Join(names, ", ")
 }
 
-// findNode finds the Node. The Node may have registered a moment ago and may already have pods. Therefore, only the API
-// server can confirm that there is no Node.
-func (r *removal) findNode(ctx context.Context) (progress, error) {
-	if r.Target == nil || r.notOurs {
-		return next, nil
-	}
-	if proceed, unreachable := r.waitWhileUnreachable(ctx); unreachable {
-		return proceed, nil
-	}
-	if r.machine.Spec.ProviderID != "" {
-		found, err := r.findCandidate(ctx)
-		switch {
-		case err != nil:
-			return r.targetUnreachable(ctx, err)
-		case len(found.claimants) > 0:
-			return r.chooseClaimant(found), nil
-		case found.conflict != "" && !found.belongsToOther:
-			return next, nil // The Node belongs to another machine, or its machine is unknown.
-		case found.node != nil || found.otherID != nil:
-			r.node = cmp.Or(found.node, found.otherID)
-			return next, nil
-		}
-	}
-	name := index.NodeName(r.machine)
-	if name == "" {
-		return next, nil
-	}
-	node := &corev1.Node{}
-	switch err := r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return r.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID == r.machine.NodeProviderID():
-		other, err := r.isConflicting(ctx, node)
-		if err != nil {
-			return r.targetUnreachable(ctx, err)
-		}
-		if !other {
-			r.node = node
-		}
-	default:
-		found, err := r.decideByName(ctx, node)
-		if err != nil {
-			return r.targetUnreachable(ctx, err)
-		}
-		r.node = cmp.Or(found.node, found.otherID)
-	}
-	// The target cluster has answered, so the next failure starts a new series.
-	r.states.update(r.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
-	return next, nil
-}
-
-// chooseClaimant chooses the Node that is drained and deleted with the machine if several Nodes have its provider ID.
-// After a rename of the host, the old Node remains, but its kubelet no longer updates its status. Therefore, a Node
-// whose kubelet updates its status is preferred to the newest Node. If several kubelets update their Nodes, each of
-// them may run pods. An administrator then has to decide which Node is wrong.
-func (r *removal) chooseClaimant(found candidate) progress {
-	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	chosen, reporting := nodes[0], 0
-	for _, node := range nodes {
-		if nodeReachable(node) {
-			if reporting++; reporting == 1 {
-				chosen = node
-			}
-		}
-	}
-	if reporting > 1 && !forced(r.machine) && !r.instanceGone {
-		message := found.conflict +
-			" More than one of these Nodes has a running kubelet. Delete the wrong Node, or annotate the machine " +
-			"with " + v1beta1.AnnotationForceDelete + "."
-		before := meta.FindStatusCondition(r.before.Status.Conditions, v1beta1.ConditionDeleting)
-		r.deleting(v1beta1.ReasonNodeConflict, message)
-		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
-			r.warn(v1beta1.ReasonNodeConflict, "Delete", message)
-		}
-		return onMachine | onNode | r.after(drainBackstop)
-	}
-	r.node = chosen.DeepCopy()
-	return next
-}
-
-// targetPatience is the time after which a Machine without a Node is deleted although calls to the target cluster still
-// fail. cleanupPatience is the corresponding time for a force-deleted Machine. Both times are longer than a process
-// needs to restore a lost watch.
-const (
-	targetPatience  = 30 * time.Second
-	cleanupPatience = time.Minute
-)
-
-// targetUnreachable stops the deletion. Without the target cluster, the controller does not know which pods the
-// deletion would kill. A force-deletion deletes the instance anyway, and then tries to clean up the target cluster
-// until cleanupPatience is over. If a machine never had a Node, its deletion continues after targetPatience, but only
-// if the API server confirms that there is no Node.
-func (r *removal) targetUnreachable(ctx context.Context, err error) (progress, error) {
-	if r.leftBehind || forced(r.machine) && !r.instanceGone {
-		return next, nil
-	}
-	failed, refused := r.now.Sub(r.targetFailsSince()), apierrors.IsUnauthorized(err)
-	if forced(r.machine) && failed >= cleanupPatience || failed >= targetPatience && !refused && r.neverJoined(ctx) {
-		r.leftBehind = true
-		return next, nil
-	}
-	if refused {
-		r.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
-			wording.Truncate(err.Error(), 256))
-		return onError, err
-	}
-	r.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
-	return onError, err
-}
-
-// targetFailsSince returns the time at which the current series of failed calls to the target cluster began. If there
-// is no series, a new one begins now. Failures before and after the deletion of the instance are separate series. A
-// series ends with an outage.
-func (r *removal) targetFailsSince() (since time.Time) {
-	r.states.update(r.machine, func(m *machineState) {
-		failing := &m.teardown.targetUnreachableSince
-		if r.instanceGone {
-			failing = &m.teardown.cleanupFailsSince
-		}
-		if failing.IsZero() || r.Reach != nil && outageEndedAfter(r.Reach, *failing) {
-			*failing = r.now
-		}
-		since = *failing
-	})
-	return since
-}
-
-// neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing,
-// because the machine may have joined although this process cannot read the Node.
-func (r *removal) neverJoined(ctx context.Context) bool {
-	if r.machine.Status.NodeRef != nil || r.node != nil {
-		return false
-	}
-	name := index.NodeName(r.machine)
-	return name == "" || apierrors.IsNotFound(r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
-}
-
 func forced(m *v1beta1.Machine) bool {
 	_, force := m.Annotations[v1beta1.AnnotationForceDelete]
 	return force
@@ -253,9 +111,7 @@ func forced(m *v1beta1.Machine) bool {
 func (r *removal) resolveForDeletion(ctx context.Context) (resolve.Resolved, progress, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, r.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		if r.reportBlocked(missing.Reason, missing.Message) {
-			r.warn(missing.Reason, "Delete", missing.Message)
-		}
+		r.reportBlocked(missing.Reason, missing.Message)
 		r.failing = true
 		return inputs, onInputs | r.after(secretBackstop), nil
 	}
@@ -341,51 +197,20 @@ func (r *removal) awaitSettleTime(message string) progress {
 	return r.after(left)
 }
 
-func (r *removal) reportBlocked(reason, message string) (transition bool) {
-	before := ""
-	if c := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionReady); c != nil {
-		before = c.Reason
+// reportBlocked reports why the deletion cannot continue. If the reason is new, it also records a warning.
+func (r *removal) reportBlocked(reason, message string) {
+	before := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionReady)
+	known := before != nil && before.Reason == reason
+	if r.deleting(reason, message); !known {
+		r.warn(reason, "Delete", message)
 	}
-	r.deleting(reason, message)
-	return before != reason
 }
 
 func (r *removal) deleteFailed(err error, inputs resolve.Resolved) progress {
 	r.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
-	message := messageOf(err)
-	if r.reportBlocked(c.reason, message) {
-		r.warn(c.reason, "Delete", message)
-	}
+	r.reportBlocked(c.reason, messageOf(err))
 	return r.operationFailed(v1beta1.OperationDelete, c, err, r.deleteFingerprint(inputs))
-}
-
-// deleteNode deletes the Node of an instance that is gone. If another Node now has the same name, that Node is not
-// deleted.
-func (r *removal) deleteNode(ctx context.Context) (progress, error) {
-	if r.notOurs || r.instanceLeft {
-		return next, nil
-	}
-	r.instanceGone = true
-	if r.node == nil {
-		// The Node may have registered just before the instance was deleted. From now on no Node can.
-		if proceed, err := r.findNode(ctx); err != nil || proceed != next {
-			return proceed, err
-		}
-	}
-	if proceed, err := r.detachByForce(ctx); err != nil || proceed != next {
-		return proceed, err
-	}
-	if r.node == nil {
-		return next, nil
-	}
-	uid := r.node.UID
-	err := r.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.node.Name}},
-		client.Preconditions{UID: &uid})
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return next, nil
-	}
-	return r.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", r.node.Name, err))
 }
 
 // release deletes the token and then the finalizer, so that the API server deletes the Machine.
@@ -411,7 +236,8 @@ func (r *removal) release(ctx context.Context) (progress, error) {
 	if err != nil {
 		return next, nil // An earlier pass removed the finalizer, and the cache was outdated.
 	}
-	r.phaseEnded(phaseTermination, r.terminationBegan())
+	steps := removalSteps(r.machine, r.machine.DeletionTimestamp.Time, r.Clock.Now())
+	r.phaseEnded(phaseTermination, steps[len(steps)-1].Start)
 	r.observeSpans()
 	message := "The instance is gone."
 	if id := r.machine.Spec.ProviderID; id != "" {
@@ -446,4 +272,25 @@ func (r *removal) removeFinalizer(ctx context.Context) error {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
 	return nil
+}
+
+// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. Until then, it is
+// normal that a cloud still detaches volumes and network interfaces.
+const leftNamedAfter = 3 * time.Minute
+
+// reportRemoving reports that the provider is deleting the instance. After leftNamedAfter, it also reports what remains
+// in the cloud.
+func (r *removal) reportRemoving(left string) {
+	const usual = "The provider is deleting the instance."
+	r.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")
+	message := usual
+	if last := r.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
+		r.now.Sub(r.operationBegan()) >= leftNamedAfter {
+		message = "The cloud has not deleted all parts of the instance yet. Remaining: " + wording.Truncate(left, 1024)
+	}
+	before := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDeleting)
+	if message != usual && (before == nil || before.Message != message) {
+		r.warn(v1beta1.ReasonInstanceTerminating, "Delete", message)
+	}
+	r.deleting(v1beta1.ReasonInstanceTerminating, message)
 }

@@ -21,7 +21,7 @@ func (r *removal) detachByForce(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	r.refreshNow()
-	since, epoch := r.outOfServiceSince(), uint64(0)
+	since, epoch := outOfServiceSince(r.machine, r.now), uint64(0)
 	if r.Reach != nil {
 		_, epoch = r.Reach.TargetOutages()
 	}
@@ -65,9 +65,9 @@ func outOfService(m *v1beta1.Machine) bool {
 
 // outOfServiceSince returns the start of the wait for the volumes of such a node, or the current time if the wait has
 // not begun yet.
-func (r *removal) outOfServiceSince() time.Time {
-	if outOfService(r.machine) {
-		return meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
+func outOfServiceSince(m *v1beta1.Machine, now time.Time) time.Time {
+	if outOfService(m) {
+		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
 	}
-	return r.now.Truncate(time.Second) // The condition has whole seconds.
+	return now.Truncate(time.Second) // The condition has whole seconds.
 }

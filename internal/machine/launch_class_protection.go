@@ -22,7 +22,7 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	case inputs.Leaving != nil:
 		p.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
 	case inputs.Awaited != "":
-		p.waitSilently(inputs.Awaited)
+		return onInputs | p.waitSilently(inputs.Awaited)
 	default:
 		return next
 	}

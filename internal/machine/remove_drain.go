@@ -55,10 +55,10 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 	epoch := r.excludeOutages()
 	reachable := nodeReachable(r.node)
 	if !r.isTrue(v1beta1.ConditionDrained) {
-		start := r.drainStart()
+		start := drainStart(r.machine, r.now)
 		outcome := r.Drainer.Drain(drain.Request{
-			Subject: r.drainSubject(epoch), Start: start, Deadline: r.drainDeadline(start), Announced: r.announcedByNodeOnly(),
-			NodeReachable: reachable, NotReadySince: notReadySince(r.node), Skip: skip,
+			Subject: r.drainSubject(epoch), Start: start, Deadline: drainDeadline(r.machine, start),
+			Announced: r.announcedByNodeOnly(), NodeReachable: reachable, NotReadySince: notReadySince(r.node), Skip: skip,
 		})
 		if outcome.Reason == "" {
 			r.awaitFirstCheck()
@@ -169,12 +169,12 @@ func (p *pass) refreshNow() { p.now = p.Clock.Now() }
 
 // drainStart returns the time at which the drain began. This is the time at which the condition Drained became False.
 // Until then, the drain begins now, also after a restart or an outage.
-func (p *pass) drainStart() time.Time {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
+func drainStart(m *v1beta1.Machine, now time.Time) time.Time {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return p.now.Truncate(time.Second) // The condition has whole secondp.
+	return now.Truncate(time.Second) // The condition has whole secondp.
 }
 
 // notReadySince returns the time since which the kubelet has reported that the Node is not Ready. It returns the zero
@@ -236,9 +236,9 @@ func (p *pass) uncordon(ctx context.Context) error {
 
 // drainDeadline returns the deadline of a drain that began at start. An announced interruption moves the deadline to
 // interruptionMargin before the interruption, even if this leaves little time for the drain.
-func (p *pass) drainDeadline(start time.Time) time.Time {
-	end := start.Add(p.machine.Spec.Timeouts.DrainOrDefault())
-	if at := p.machine.Status.InterruptionTime; machinestate.Interrupted(p.machine) && at != nil {
+func drainDeadline(m *v1beta1.Machine, start time.Time) time.Time {
+	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
+	if at := m.Status.InterruptionTime; machinestate.Interrupted(m) && at != nil {
 		if early := at.Add(-interruptionMargin); early.Before(end) {
 			end = early
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -169,7 +170,7 @@ func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instan
 	if m.Status.Applied == nil {
 		m.Status.Applied = p.createdFrom(inputs, created)
 	}
-	failures := p.failuresOf(v1beta1.OperationCreate)
+	failures := failuresOf(p.machine, v1beta1.OperationCreate)
 	if p.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists. Waiting for its node.", "")
 		if lacksCapacity(m) {
@@ -345,4 +346,29 @@ func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.In
 		return before.State
 	}
 	return v1beta1.InstanceState(read.State)
+}
+
+// These placeholders can be used in spec.nodeProviderID of a class.
+const (
+	placeholderNodeName   = "<<NODE_NAME>>"
+	placeholderInstanceID = "<<INSTANCE_ID>>"
+	placeholderRegion     = "<<REGION>>"
+)
+
+// nodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. The result
+// is "" if the Node has the instance's own ID. This is so if the class defines no form, or if the provider does not
+// report a value that the form contains.
+func nodeProviderID(form string, in *provider.Instance) string {
+	values := []string{placeholderNodeName, in.NodeName,
+		placeholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}
+	for i := 0; i < len(values); i += 2 {
+		if values[i+1] == "" && strings.Contains(form, values[i]) {
+			return ""
+		}
+	}
+	id := strings.NewReplacer(values...).Replace(form)
+	if id == in.ProviderID {
+		return ""
+	}
+	return id
 }

@@ -49,7 +49,7 @@ func (p *pass) handleFailedInstance(ctx context.Context, in *provider.Instance) 
 	}
 	m.Status.Launch = &launch
 	err, policy := provider.Errorf(in.StateCode, "%s", message), createRetryPolicy(in.StateCode)
-	if p.reportNotLaunched(policy.reason, messageOf(err)) && p.failuresOf(v1beta1.OperationCreate) == 0 {
+	if p.reportNotLaunched(policy.reason, messageOf(err)) && failuresOf(p.machine, v1beta1.OperationCreate) == 0 {
 		p.warn(policy.reason, "Launch", messageOf(err))
 	}
 	p.operationFailed(v1beta1.OperationCreate, policy, err, "")

@@ -46,15 +46,15 @@ func (p *pass) acquireSlot() bool {
 // awaitSlot waits until fewer creations run. A waiting machine does not fail, because its time to become a Node starts
 // when it gets the slot.
 func (p *pass) awaitSlot() progress {
-	p.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.", p.Slots.Limit()))
-	return onSlot
+	return onSlot | p.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.",
+		p.Slots.Limit()))
 }
 
-// waitSilently makes the launch wait. The wait is reported only after silentWait.
-func (p *pass) waitSilently(message string) {
+// waitSilently makes the launch wait. The wait is reported only after silentWait. Until then, the result is silently.
+func (p *pass) waitSilently(message string) progress {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || refusedByProvider(p.machine) {
-		return // The failure of the last attempt is more useful.
+		return next // The failure of the last attempt is more useful.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
 		since := p.now
@@ -65,12 +65,11 @@ func (p *pass) waitSilently(message string) {
 			since = m.launch.queuedSince
 		})
 		if left := since.Add(silentWait).Sub(p.now); left > 0 {
-			p.silent = true
-			p.requeueIn(left)
-			return
+			return silently | p.after(left)
 		}
 	}
 	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
+	return next
 }
 
 // keepsSlot reports whether the Machine keeps its slot, or its place in the queue, after a pass that waits for the

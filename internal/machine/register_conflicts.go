@@ -135,7 +135,7 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 		if err != nil {
 			return err
 		}
-		p.warn(v1beta1.ReasonNodeConflict, "Register", p.conflictMessage(other))
+		p.warn(v1beta1.ReasonNodeConflict, "Register", conflictMessage(p.machine, other))
 		for _, machine := range others {
 			if nodemark.Proves(machine, other) {
 				continue // Another client wrote this machine's provider ID into the status of p.machine.
@@ -149,8 +149,8 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 	return nil
 }
 
-func (p *pass) conflictMessage(other *corev1.Node) string {
-	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
+func conflictMessage(m *v1beta1.Machine, other *corev1.Node) string {
+	if in := m.Status.Instance; in != nil && in.NodeName != "" {
 		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, "+
 			"but the instance registers as node %s.",
 			other.Name, in.NodeName)

@@ -24,9 +24,7 @@ const registrationGrace = 30 * time.Second
 func (p *pass) registerNode(ctx context.Context, node *corev1.Node, refused, contested string) progress {
 	if refused != "" && p.machine.Status.NodeRef == nil {
 		// Without the labels and taints of the template, the Node would accept pods that must not run on it.
-		if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
-			p.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
-		}
+		p.reportProblem(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		p.failAfterTimeout(nil)
 		return onMachine | onNode
 	}
@@ -61,12 +59,12 @@ func (p *pass) registerNode(ctx context.Context, node *corev1.Node, refused, con
 
 // refuseNode reports that a Node is not accepted as the Machine's Node. If the Node belongs to another Machine (other
 // is true), an event has already reported this.
-func (p *pass) refuseNode(conflict string, other bool) (progress, error) {
+func (p *pass) refuseNode(conflict string, other bool) progress {
 	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
 	p.failAfterTimeout(nil)
-	return onMachine | onOtherMachine | onNode, nil
+	return onMachine | onOtherMachine | onNode
 }
 
 // awaitNode reports what a Machine without a Node waits for. A Node without proof is reported only after
@@ -135,7 +133,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 	switch len(nodes) {
 	case 0:
 		if len(conflicting) > 0 {
-			return candidate{conflict: p.conflictMessage(conflicting[0]), belongsToOther: true}, nil
+			return candidate{conflict: conflictMessage(p.machine, conflicting[0]), belongsToOther: true}, nil
 		}
 		return p.findNodeByName(ctx)
 	case 1:
@@ -151,7 +149,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)
 	}
 	for _, other := range machines {
-		if other.UID == p.machine.UID || !p.mayOwn(other, nodes[0]) {
+		if other.UID == p.machine.UID || !mayOwn(p.machine, other, nodes[0]) {
 			continue
 		}
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
@@ -165,8 +163,8 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 // mayOwn reports whether a Node may belong to another Machine. For Machines in other namespaces, only the Machine's
 // spec and the mark on the Node count. Otherwise, a client that may write the status of Machines there could claim all
 // Nodes.
-func (p *pass) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
-	return other.Namespace == p.machine.Namespace || other.Spec.ProviderID == p.machine.Spec.ProviderID ||
+func mayOwn(m, other *v1beta1.Machine, node *corev1.Node) bool {
+	return other.Namespace == m.Namespace || other.Spec.ProviderID == m.Spec.ProviderID ||
 		nodemark.Proves(other, node)
 }
 

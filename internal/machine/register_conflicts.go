@@ -138,7 +138,7 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 		p.warn(v1beta1.ReasonNodeConflict, "Register", conflictMessage(p.machine, other))
 		for _, machine := range others {
 			if nodemark.Proves(machine, other) {
-				continue // Another client wrote this machine's provider ID into the status of p.machine.
+				continue // Another client wrote this machine's provider ID into the status of this one.
 			}
 			p.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,

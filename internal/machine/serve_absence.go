@@ -20,7 +20,7 @@ import (
 //
 //   - The driver's settle time has passed since the instance was created or adopted.
 //   - Two reads in a row returned NotFound. A successful read, a failed read and a Ready Node reset the count.
-//   - The cloud finds other instances that are known to run (absence_witness.go).
+//   - The cloud finds other instances that are known to run (serve_absence_witness.go).
 
 const maxRecheck = 15 * time.Second
 

@@ -82,9 +82,9 @@ func (p *pass) observeInterruption() {
 	}
 }
 
-// withdraw reverts everything that was done because of a notice. The Node is uncordoned only when the withdrawal is in
-// the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the Node stays
-// cordoned.
+// withdrawInterruption reverts everything that was done because of a notice. The Node is uncordoned only when the
+// withdrawal is in the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the
+// Node stays cordoned.
 func (p *pass) withdrawInterruption() {
 	const message = "The interruption is no longer announced."
 	p.machine.Status.InterruptionTime = nil

@@ -79,8 +79,8 @@ func (w *world) wantNothingLeft(name string) {
 	if tokens := w.tokens(); len(tokens) > 0 {
 		w.t.Errorf("bootstrap token %s remains after the machine is gone", tokens[0].Name)
 	}
-	if r := w.process.states.machines; len(r) > 0 {
-		w.t.Errorf("the process still remembers %v", r)
+	if n := w.process.states.machines.Len(); n > 0 {
+		w.t.Errorf("the process still remembers %d machines", n)
 	}
 }
 

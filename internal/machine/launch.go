@@ -18,141 +18,145 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-type launchStep struct {
-	*pass
-	// queued is true if the Machine waits for a slot for the creation. The field silent is true if the wait is still too
-	// short to be written to the status.
-	queued, silent bool
-	// created is true if this pass has created the instance and the provider has returned its ID.
-	created bool
-}
-
-func (s *launchStep) run(ctx context.Context) (progress, error) {
-	if s.machine.Replacing() {
-		return next, nil // The old instance is deleted first.
-	}
-	if s.machine.Retrying() {
-		return s.discard(ctx)
-	}
-	if s.machine.Spec.ProviderID != "" {
-		return s.instance.followInstance(ctx)
-	}
-	if proceed, err := s.releaseClass(ctx); err != nil || proceed != next {
+// launchInstance creates the instance of a Machine that has none.
+func (p *pass) launchInstance(ctx context.Context) (progress, error) {
+	if proceed, err := p.mayLaunch(ctx); err != nil || proceed != next {
 		return proceed, err
 	}
-	if machinestate.Paused(s.machine) {
-		return onMachine, nil
-	}
-	if preservation.Preserved(s.machine) {
-		return onMachine, nil // A preserved Machine is kept for inspection and gets no new instance.
-	}
-	if refused := reservedKeys(s.machine); refused != "" {
-		s.reportRefused(v1beta1.ReasonInvalidConfiguration, refused)
-		return onMachine, nil
-	}
-	if left := s.awaitReplacement(); left > 0 {
-		s.failAfterTimeout(nil)
-		return s.after(left), nil
-	}
-	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
-	// read their Secrets again and again. After a failed attempt, a Machine needs no slot until its inputs change, so
-	// the inputs must be read to detect a change.
-	tried := s.states.get(s.machine).pace
-	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
-		return s.awaitSlot(), nil
-	}
-	inputs, proceed, err := s.resolveInputs(ctx)
+	inputs, fingerprint, proceed, err := p.launchInputs(ctx)
 	if err != nil || proceed != next {
 		return proceed, err
 	}
+	return p.createInstance(ctx, inputs, fingerprint)
+}
 
-	attempt := s.attempt()
-	fingerprint := fingerprintOf(s.machine, inputs, attempt)
+// mayLaunch reports whether the Machine itself permits the launch now.
+func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
+	if proceed, err := p.releaseClass(ctx); err != nil || proceed != next {
+		return proceed, err
+	}
+	if machinestate.Paused(p.machine) {
+		return onMachine, nil
+	}
+	if preservation.Preserved(p.machine) {
+		return onMachine, nil // A preserved Machine is kept for inspection and gets no new instance.
+	}
+	if refused := reservedKeys(p.machine); refused != "" {
+		p.reportRefused(v1beta1.ReasonInvalidConfiguration, refused)
+		return onMachine, nil
+	}
+	if left := p.awaitReplacement(); left > 0 {
+		p.failAfterTimeout(nil)
+		return p.after(left), nil
+	}
+	return next, nil
+}
+
+// launchInputs returns the inputs of the launch and their fingerprint. The result is not next if these inputs must not
+// be tried now, or if the Machine has no slot.
+func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, fingerprint string, proceed progress,
+	err error) {
+	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
+	// read their Secrets again and again. After a failed attempt, a Machine needs no slot until its inputs change, so
+	// the inputs must be read to detect a change.
+	tried := p.states.get(p.machine).pace
+	if tried.tried == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
+		return inputs, "", p.awaitSlot(), nil
+	}
+	if inputs, proceed, err = p.resolveInputs(ctx); err != nil || proceed != next {
+		return inputs, "", proceed, err
+	}
+	fingerprint = fingerprintOf(p.machine, inputs, attemptOf(p.machine))
 	if tried.tried == "" && !tried.notBefore.IsZero() {
 		// The instance of the previous attempt has failed. From now on, a change of the inputs ends the delay.
 		tried.tried = fingerprint
-		s.states.update(s.machine, func(m *machineState) { m.pace.tried = fingerprint })
+		p.states.update(p.machine, func(m *machineState) { m.pace.tried = fingerprint })
 	}
-	switch left, never := tried.waitTime(fingerprint, s.now); {
+	switch left, never := tried.waitTime(fingerprint, p.now); {
 	case never:
-		return onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
+		return inputs, "", onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
 	case left > 0:
-		if !s.refusedByProvider() {
-			s.failAfterTimeout(nil)
+		if !refusedByProvider(p.machine) {
+			p.failAfterTimeout(nil)
 		}
-		return onInputs | s.after(left), nil
+		return inputs, "", onInputs | p.after(left), nil
 	}
-	if !s.acquireSlot() {
-		return s.awaitSlot(), nil
+	if !p.acquireSlot() {
+		return inputs, "", p.awaitSlot(), nil
 	}
-	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
+	p.states.update(p.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
+	return inputs, fingerprint, next, nil
+}
 
-	ours, err := s.isOurs(ctx)
+// createInstance calls Create and records the result.
+func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fingerprint string) (progress, error) {
+	attempt := attemptOf(p.machine)
+	ours, err := p.isOurs(ctx)
 	if err != nil {
 		return onError, err
 	}
 	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud
 	// no longer remembers the token of the request, another Create would create a second instance. The first Create
 	// needs no check if no other process can have launched the Machine.
-	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
-		if err := s.confirm(ctx, "creating its instance"); err != nil {
+	if !ours || !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
+		if err := p.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
 		}
 	}
-	if err := s.confirmClassProtection(ctx, inputs); err != nil {
+	if err := p.confirmClassProtection(ctx, inputs); err != nil {
 		return onError, err
 	}
 
-	userData, proceed, err := s.renderUserData(ctx, inputs, attempt)
+	userData, proceed, err := p.renderUserData(ctx, inputs, attempt)
 	if err != nil || proceed != next {
 		return proceed, err
 	}
-	unsettled := s.states.get(s.machine).launch.ambiguousAt
-	refusedSoFar := refusedLaunch(s.machine) || ours && unsettled.IsZero()
-	if err := s.withdrawRefused(ctx); err != nil {
+	unsettled := p.states.get(p.machine).launch.ambiguousAt
+	refusedSoFar := refusedLaunch(p.machine) || ours && unsettled.IsZero()
+	if err := p.withdrawRefused(ctx); err != nil {
 		return onError, err
 	}
-	s.states.update(s.machine, func(m *machineState) {
-		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = s.now, ours, nil
+	p.states.update(p.machine, func(m *machineState) {
+		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = p.now, ours, nil
 	})
-	instance, err := s.Cloud.Create(ctx, provider.CreateRequest{
-		Machine:   identity(s.machine),
+	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
+		Machine:   identity(p.machine),
 		Class:     inputs.Class(),
-		ClusterID: s.ClusterID,
+		ClusterID: p.ClusterID,
 		Token:     attempt.String(),
-		Tags:      s.tags(attempt),
+		Tags:      p.tags(attempt),
 		UserData:  userData,
-		Version:   s.machine.Spec.Version,
+		Version:   p.machine.Spec.Version,
 	})
-	s.now = s.Clock.Now() // The conditions must not be older than the call.
+	p.now = p.Clock.Now() // The conditions must not be older than the call.
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
 		// The settle time starts at the end of the call, because the call may have taken longer than the settle time.
-		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = s.Clock.Now() })
+		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = p.Clock.Now() })
 	default:
 		// This call had no effect, but an earlier call may still create an instance.
-		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
+		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
-	s.created = err == nil
+	created := err == nil
 	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
 		// An earlier Create used this token with other parameters. Its answer was lost, and afterwards the spec or the
 		// user data changed.
-		s.machine.Status.Applied = &v1beta1.AppliedStatus{}
-		instance, err = s.findLaunched(ctx, inputs, attempt)
+		p.machine.Status.Applied = &v1beta1.AppliedStatus{}
+		instance, err = p.findLaunched(ctx, inputs, attempt)
 	}
 	if err != nil {
-		proceed := s.recordCreateFailure(err, fingerprint)
-		s.recordRefused(refusedSoFar)
+		proceed := p.recordCreateFailure(err, fingerprint)
+		p.recordRefused(refusedSoFar)
 		return proceed, nil
 	}
-	if s.created {
-		s.callSucceeded()
+	if created {
+		p.callSucceeded()
 	}
 	if instance == nil {
 		return atTime, nil
 	}
-	return s.recordInstance(ctx, inputs, instance)
+	return p.recordInstance(ctx, inputs, instance, created)
 }
 
 // noManagedFields is a value with which the API server removes the managed fields of a Machine. Managed fields are a
@@ -162,23 +166,23 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 var noManagedFields = []metav1.ManagedFieldsEntry{{}}
 
 // recordInstance records the instance that was created for the Machine. The provider ID is written at once, because it
-// prevents another Create.
-func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved,
-	instance *provider.Instance) (progress, error) {
+// prevents another Create. The argument created is true if this pass has created the instance.
+func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, instance *provider.Instance,
+	created bool) (progress, error) {
 	if instance.ProviderID == "" {
-		s.reportLaunching("The provider accepted the creation of the instance, but has not returned its ID yet.")
-		return s.after(s.instance.pollInterval()), nil
+		p.reportLaunching("The provider accepted the creation of the instance, but has not returned its ID yet.")
+		return p.after(p.pollInterval()), nil
 	}
-	if s.instance.isOldInstance(instance) {
-		s.reportLaunching("Waiting until the provider no longer shows the replaced instance.")
-		return s.after(s.instance.pollInterval()), nil
+	if p.isOldInstance(instance) {
+		p.reportLaunching("Waiting until the provider no longer shows the replaced instance.")
+		return p.after(p.pollInterval()), nil
 	}
-	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
+	if !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
 		// The time must be recorded before the patch. If the answer of the patch is lost, the next pass finds the
 		// provider ID, but would not find the time.
-		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
+		p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	}
-	err := s.patchMachine(ctx, func(m *v1beta1.Machine) {
+	err := p.patchMachine(ctx, func(m *v1beta1.Machine) {
 		m.Spec.ProviderID = instance.ProviderID
 		if metav1.GetControllerOfNoCopy(m) != nil && m.LaunchAttempt() == 1 {
 			m.ManagedFields = noManagedFields
@@ -186,42 +190,42 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 	})
 	if err != nil {
 		// The cloud may not show the instance in the next pass. Without this record, its Node could not be found.
-		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
+		p.states.update(p.machine, func(m *machineState) { m.teardown.found = instance })
 		return onError, err
 	}
-	s.states.update(s.machine, func(m *machineState) {
+	p.states.update(p.machine, func(m *machineState) {
 		*m = machineState{launch: launchState{ownToken: m.launch.ownToken, token: m.launch.token}}
 	})
-	s.instance.recordLaunched(inputs, instance)
+	p.recordLaunched(inputs, instance, created)
 	return next, nil
 }
 
-func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
+func (p *pass) tags(attempt bootstrap.Attempt) map[string]string {
 	return map[string]string{
-		provider.TagCluster:    s.ClusterID,
-		provider.TagMachineUID: string(s.machine.UID),
+		provider.TagCluster:    p.ClusterID,
+		provider.TagMachineUID: string(p.machine.UID),
 		provider.TagMachine:    attempt.Machine.String(),
 	}
 }
 
-func (s *launchStep) reportLaunching(message string) {
-	s.reportNotLaunched(v1beta1.ReasonProvisioning, message)
-	s.failAfterTimeout(nil)
+func (p *pass) reportLaunching(message string) {
+	p.reportNotLaunched(v1beta1.ReasonProvisioning, message)
+	p.failAfterTimeout(nil)
 }
 
 // reportPreparing reports a step that must be done before the next Create. If the provider rejected the last Create,
 // the condition keeps the reason of the rejection until the next answer. Otherwise, the owner would count the machine
 // as starting, and each attempt would cause an event.
-func (s *launchStep) reportPreparing(message string) {
-	if !s.refusedByProvider() {
-		s.reportLaunching(message)
+func (p *pass) reportPreparing(message string) {
+	if !refusedByProvider(p.machine) {
+		p.reportLaunching(message)
 	}
 }
 
 // refusedByProvider reports whether the provider rejected the configuration in the last Create.
-func (s *launchStep) refusedByProvider() bool {
-	launched, last := meta.FindStatusCondition(s.machine.Status.Conditions,
-		v1beta1.ConditionLaunched), s.machine.Status.LastOperation
+func refusedByProvider(m *v1beta1.Machine) bool {
+	launched, last := meta.FindStatusCondition(m.Status.Conditions,
+		v1beta1.ConditionLaunched), m.Status.LastOperation
 	return launched != nil && launched.Status == metav1.ConditionFalse &&
 		launched.Reason == v1beta1.ReasonInvalidConfiguration &&
 		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
@@ -229,12 +233,12 @@ func (s *launchStep) refusedByProvider() bool {
 
 // reportNotLaunched reports why the instance does not exist yet. If the launch was refused before, the time limit of
 // the launch starts now.
-func (s *launchStep) reportNotLaunched(reason, message string) (transition bool) {
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+func (p *pass) reportNotLaunched(reason, message string) (transition bool) {
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
-		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+		dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	}
-	return s.setCondition(v1beta1.ConditionLaunched, false, reason, message)
+	return p.setCondition(v1beta1.ConditionLaunched, false, reason, message)
 }
 
 // isTrying reports whether this reason of the condition Launched means that a launch is in progress. The other reasons
@@ -251,13 +255,13 @@ func isTrying(reason string) bool {
 // joinStart returns the start of the time in which the Machine must become a Node. This is usually the start of the
 // attempt. If the cloud has no capacity for accepted instances, it is the start of the first such attempt. If the
 // Machine has no instance, the time starts again at the end of a pause.
-func (s *launchStep) joinStart() time.Time {
-	began := s.attemptStart()
-	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
-		began = s.machine.Status.Launch.NoCapacitySince.Time
+func joinStart(m *v1beta1.Machine) time.Time {
+	began := attemptStart(m)
+	if lacksCapacity(m) && !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionLaunched) {
+		began = m.Status.Launch.NoCapacitySince.Time
 	}
-	paused := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionPaused)
-	if s.machine.Spec.ProviderID == "" && paused != nil && paused.Status == metav1.ConditionFalse {
+	paused := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPaused)
+	if m.Spec.ProviderID == "" && paused != nil && paused.Status == metav1.ConditionFalse {
 		began = later(began, paused.LastTransitionTime.Time)
 	}
 	return began
@@ -265,9 +269,9 @@ func (s *launchStep) joinStart() time.Time {
 
 // attemptStart returns the start of the attempt. This is the creation of the Machine or the last transition of
 // Launched. The time during which a Machine waited for its class or was paused does not count.
-func (s *launchStep) attemptStart() time.Time {
-	began := s.machine.CreationTimestamp.Time
-	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
+func attemptStart(m *v1beta1.Machine) time.Time {
+	began := m.CreationTimestamp.Time
+	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.LastTransitionTime.After(began) {
 		began = launched.LastTransitionTime.Time
 	}
@@ -276,22 +280,20 @@ func (s *launchStep) attemptStart() time.Time {
 
 // reportRefused reports that no instance will be created until something changes. The machine does not fail, because
 // its replacement would be refused as well.
-func (s *launchStep) reportRefused(reason, message string) {
-	if s.setCondition(v1beta1.ConditionLaunched, false, reason, message) {
-		s.warn(reason, "Launch", message)
-	}
-	s.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
+func (p *pass) reportRefused(reason, message string) {
+	p.reportProblem(v1beta1.ConditionLaunched, false, reason, "Launch", message)
+	p.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
 }
 
-func (s *launchStep) recordCreateFailure(err error, fingerprint string) progress {
+func (p *pass) recordCreateFailure(err error, fingerprint string) progress {
 	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
-	if s.reportNotLaunched(c.reason, message) {
-		s.warn(c.reason, "Launch", message)
+	if p.reportNotLaunched(c.reason, message) {
+		p.warn(c.reason, "Launch", message)
 	}
-	proceed := s.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
+	proceed := p.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
 	if !c.isRejection() {
-		s.failAfterTimeout(err)
+		p.failAfterTimeout(err)
 	}
 	return proceed
 }
@@ -307,30 +309,30 @@ func messageOf(err error) string {
 	return wording.Truncate(err.Error(), 1024)
 }
 
-func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
-	if why := s.unsupportedSchema(s.machine); why != "" {
-		s.reportRefused(v1beta1.ReasonUnknownTypeVersion, why)
+func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
+	if why := p.unsupportedSchema(p.machine); why != "" {
+		p.reportRefused(v1beta1.ReasonUnknownTypeVersion, why)
 		return resolve.Resolved{}, onMachine, nil
 	}
-	inputs, err := s.Classes.Resolve(ctx, s.machine)
+	inputs, err := p.Classes.Resolve(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		s.reportRefused(missing.Reason, missing.Message)
-		return resolve.Resolved{}, s.onMissing(missing), nil
+		p.reportRefused(missing.Reason, missing.Message)
+		return resolve.Resolved{}, p.onMissing(missing), nil
 	}
 	if err != nil {
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
-	if s.provider == "" {
+	if p.provider == "" {
 		// The class of the Machine was created during this pass. The Machine must be claimed first.
-		return resolve.Resolved{}, s.after(time.Second), nil
+		return resolve.Resolved{}, p.after(time.Second), nil
 	}
-	if inputs.Provider != s.Cloud.Name() {
-		s.reportRefused(v1beta1.ReasonInvalidConfiguration,
+	if inputs.Provider != p.Cloud.Name() {
+		p.reportRefused(v1beta1.ReasonInvalidConfiguration,
 			fmt.Sprintf("Label %s is %q, but the machine's class or specification is for provider %q.", v1beta1.LabelProvider,
-				s.provider, inputs.Provider))
+				p.provider, inputs.Provider))
 		return resolve.Resolved{}, onInputs, nil
 	}
-	if proceed := s.awaitClassProtection(inputs); proceed != next {
+	if proceed := p.awaitClassProtection(inputs); proceed != next {
 		return resolve.Resolved{}, proceed, nil
 	}
 	return inputs, next, nil
@@ -345,4 +347,22 @@ func launchReason(m *v1beta1.Machine) string {
 		return v1beta1.ReasonInstanceAdopted
 	}
 	return v1beta1.ReasonInstanceLaunched
+}
+
+// replacementGrace is how long a Machine of a MachineSet creates no instance after its time to become a Node is over.
+// The MachineSet usually deletes the failed Machine within this time, and would delete a new instance with it. If the
+// MachineSet does not replace the Machine, for example during an outage, the launch continues afterwards.
+const replacementGrace = time.Minute
+
+// awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace
+// the Machine.
+func (p *pass) awaitReplacement() time.Duration {
+	if metav1.GetControllerOfNoCopy(p.machine) == nil || refusedByProvider(p.machine) {
+		return 0
+	}
+	late := -p.joinTimeLeft()
+	if late < 0 {
+		return 0
+	}
+	return max(replacementGrace-late, 0)
 }

@@ -140,7 +140,7 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	}
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
-		p.phaseEnded(phaseLaunch, p.launch.attemptStart())
+		p.phaseEnded(phaseLaunch, attemptStart(p.machine))
 	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
 		p.phaseEnded(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:
@@ -154,22 +154,10 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 
 // updateBegan returns the time at which the instance was first found to differ from the spec. If the change is applied
 // at once, this is now.
-func (p *pass) updateBegan() time.Time {
-	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+func updateBegan(m *v1beta1.Machine, now time.Time) time.Time {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return p.now
-}
-
-// terminationBegan returns the time at which the node of a Machine that is being deleted was drained.
-func (p *pass) terminationBegan() time.Time {
-	began := p.machine.DeletionTimestamp.Time
-	for _, kind := range []string{v1beta1.ConditionDrained, v1beta1.ConditionVolumesDetached} {
-		c := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
-		if c != nil && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(began) {
-			began = c.LastTransitionTime.Time
-		}
-	}
-	return began
+	return now
 }

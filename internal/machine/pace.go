@@ -37,33 +37,33 @@ func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, n
 	return max(c.notBefore.Sub(now), 0), c.notBefore.IsZero()
 }
 
-func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
-	forced := ""
-	if s.forced() {
-		forced = "by force " // A force-deletion is tried as soon as the cloud allows it.
+func (r *removal) deleteFingerprint(inputs resolve.Resolved) string {
+	how := ""
+	if forced(r.machine) {
+		how = "by force " // A force-deletion is tried as soon as the cloud allows it.
 	}
-	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
+	return "delete " + how + fingerprintOf(r.machine, inputs, attemptOf(r.machine))
 }
 
-func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
-	last := s.states.get(s.machine).pace
-	left, never := last.waitTime(s.deleteFingerprint(inputs), s.now)
-	if s.forced() {
-		left = max(left, last.askedUntil.Sub(s.now))
+func (r *removal) awaitTry(inputs resolve.Resolved) progress {
+	last := r.states.get(r.machine).pace
+	left, never := last.waitTime(r.deleteFingerprint(inputs), r.now)
+	if forced(r.machine) {
+		left = max(left, last.askedUntil.Sub(r.now))
 	}
 	if never || left == 0 {
 		return next
 	}
-	s.failing = true
-	s.deleting(last.reason, last.message)
-	return s.after(left)
+	r.failing = true
+	r.deleting(last.reason, last.message)
+	return r.after(left)
 }
 
 // operationFailed records a failed call, the number of consecutive failures and the time of the next attempt. It
 // returns what triggers the next attempt.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
 	proceed := onInputs
-	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
+	failures, state := failuresOf(p.machine, kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
 	if before.tried == fingerprint {
 		failures = max(failures, before.failures) // The status with the last failure may not have been written.

@@ -27,8 +27,8 @@ func (p *pass) blocker() *metav1.Condition {
 	if machinestate.Interrupted(m) && m.Status.FailureReason == "" {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 	}
-	if p.update.waitsFor != nil {
-		return p.update.waitsFor
+	if p.waitsFor != nil {
+		return p.waitsFor
 	}
 	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	if m.Replacing() || drained != nil && !machinestate.Interrupted(m) {

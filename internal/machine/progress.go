@@ -18,6 +18,8 @@ const (
 	onError progress = 1 << iota
 	// atTime means that the step has scheduled a pass with after or requeueIn.
 	atTime
+	// silently means that the wait is still too short to be written to the status.
+	silently
 
 	// onMachine means that the step waits for another client to change the Machine.
 	onMachine

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/keylock"
+	"machinist.dev/machinist/internal/platform/objectstate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -20,9 +20,10 @@ type stateStore struct {
 	// counted and another one is preserved.
 	preserving keylock.Locks
 
-	mu       sync.Mutex
-	machines map[types.NamespacedName]storedState
-	began    time.Time
+	machines objectstate.Store[machineState]
+
+	mu    sync.Mutex
+	began time.Time
 	// adopting contains the Machine that is adopting an instance now, by the provider ID of the instance. It is empty
 	// between passes.
 	adopting map[string]types.UID
@@ -35,7 +36,6 @@ type stateStore struct {
 
 // machineState is what the process remembers of one Machine. Each field belongs to one step.
 type machineState struct {
-	uid          types.UID
 	pace         pace
 	launch       launchState
 	instance     instanceState
@@ -124,35 +124,8 @@ type teardownState struct {
 	drainReport drainReport
 }
 
-// storedState is the compact form of a machineState. There may be thousands of running Machines, and the compact form
-// needs a tenth of the memory.
-type storedState struct {
-	uid types.UID
-	// created is the creation time of the Machine in seconds since 1970.
-	created int64
-	// full is the complete state, or nil if the other fields contain the complete state. The value is immutable.
-	full *machineState
-}
-
-func stored(s machineState) storedState {
-	compact := storedState{uid: s.uid}
-	if full := s; full != compact.state() {
-		return storedState{uid: s.uid, full: &full}
-	}
-	return compact
-}
-
-func (s storedState) state() machineState {
-	if s.full != nil {
-		return *s.full
-	}
-	return machineState{uid: s.uid}
-}
-
 func newStateStore() *stateStore {
-	return &stateStore{machines: map[types.NamespacedName]storedState{},
-		adopting: map[string]types.UID{},
-		created:  map[types.UID]time.Time{}}
+	return &stateStore{adopting: map[string]types.UID{}, created: map[types.UID]time.Time{}}
 }
 
 // leadingSince returns the time of the first pass of this process, when it became the leader. A process may wait for
@@ -166,59 +139,19 @@ func (m *stateStore) leadingSince(now time.Time) time.Time {
 	return m.began
 }
 
-func (m *stateStore) get(machine *v1beta1.Machine) machineState {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.machines[client.ObjectKeyFromObject(machine)]; r.uid == machine.UID {
-		return r.state()
-	}
-	return machineState{}
-}
+func (m *stateStore) get(machine *v1beta1.Machine) machineState { return m.machines.Get(machine) }
 
-// update changes what is remembered of a Machine. The Machine may no longer exist. The state of a newer Machine with
-// the same name is not changed.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
-	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := machineState{}
-	switch known := m.machines[key]; {
-	case known.uid == uid:
-		r = known.state()
-	case known.uid != "" && known.created > created:
-		return
-	}
-	change(&r)
-	if r.uid = uid; r == (machineState{uid: uid}) {
-		delete(m.machines, key)
-		return
-	}
-	compact := stored(r)
-	compact.created = created
-	m.machines[key] = compact
+	m.machines.Update(machine, change)
 }
 
 // hurry permits that the next attempt after a failed call starts now.
 func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, ok := m.machines[machine]
-	if !ok {
-		return
-	}
-	s := known.state()
-	if s.pace.notBefore.After(now) {
-		s.pace.notBefore, s.pace.early = now, true
-		compact := stored(s)
-		compact.created = known.created
-		m.machines[machine] = compact
-	}
-}
-
-func (m *stateStore) forget(machine types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.machines, machine)
+	m.machines.UpdateKnown(machine, func(s *machineState) {
+		if s.pace.notBefore.After(now) {
+			s.pace.notBefore, s.pace.early = now, true
+		}
+	})
 }
 
 func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {

@@ -28,7 +28,7 @@ func TestFormerMachineDoesNotChangeTheStateOfItsSuccessor(t *testing.T) {
 	if got := s.get(successor).launch.ambiguousAt; !got.Equal(at) {
 		t.Errorf("the unanswered Create of the successor is forgotten: %v", got)
 	}
-	if got := s.get(former); got.uid != "" {
+	if got := s.get(former); got != (machineState{}) {
 		t.Errorf("the state of the former machine is kept: %+v", got)
 	}
 }

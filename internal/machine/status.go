@@ -34,6 +34,13 @@ func (p *pass) setCondition(kind string, status bool, reason, message string) (t
 	return transition
 }
 
+// reportProblem sets a condition. If its status or its reason changes, reportProblem also records a warning.
+func (p *pass) reportProblem(kind string, status bool, reason, action, message string) {
+	if p.setCondition(kind, status, reason, message) {
+		p.warn(reason, action, message)
+	}
+}
+
 func (p *pass) isTrue(kind string) bool {
 	return meta.IsStatusConditionTrue(p.machine.Status.Conditions, kind)
 }
@@ -81,8 +88,8 @@ func (p *pass) operationBegan() time.Time {
 // future.
 const furthestAhead = time.Hour
 
-func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
-	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
+func failuresOf(m *v1beta1.Machine, kind v1beta1.OperationType) int32 {
+	if last := m.Status.LastOperation; last != nil && last.Type == kind {
 		return last.Attempts
 	}
 	return 0
@@ -106,7 +113,7 @@ func (p *pass) markRunning() {
 	if m.Status.Phase == phase {
 		return
 	}
-	p.launch.foundCapacity()
+	foundCapacity(p.machine)
 	if !p.hasRun() {
 		p.trace.finished = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
@@ -124,7 +131,7 @@ func (p *pass) markRunning() {
 // that starts causes many events anyway.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
-		p.failuresOf(v1beta1.OperationCreate) > 0
+		failuresOf(p.machine, v1beta1.OperationCreate) > 0
 }
 
 func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
@@ -135,7 +142,7 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, reason, message
 	// The last error code of the provider and the number of failures are kept, because the backoff depends on them.
-	attempts, code, retry := p.failuresOf(v1beta1.OperationCreate), provider.OK, (*metav1.Time)(nil)
+	attempts, code, retry := failuresOf(p.machine, v1beta1.OperationCreate), provider.OK, (*metav1.Time)(nil)
 	if attempts > 0 {
 		code, retry = provider.Code(m.Status.LastOperation.Code), m.Status.LastOperation.NextTryTime
 	}
@@ -186,10 +193,10 @@ func (p *pass) failAfterTimeout(cause error) {
 	}
 }
 
-func (s *instanceStep) recordVanished() {
+func (p *pass) recordVanished() {
 	const message = "The provider reports that the instance is gone."
-	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
-	s.fail(v1beta1.FailureInstanceVanished, message)
+	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
+	p.fail(v1beta1.FailureInstanceVanished, message)
 }
 
 // These constants are reasons of events on a Machine. The reasons of conditions and failures are also used for events.

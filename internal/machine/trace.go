@@ -2,14 +2,13 @@ package machine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/tracing"
@@ -77,7 +76,7 @@ func (s *traceStep) isReplacement() bool {
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
 		return false
 	}
-	known := s.traces.get(m)
+	known := s.traces.Get(m)
 	return !known.retried
 }
 
@@ -97,7 +96,7 @@ func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
 	}
-	s.operation = tracing.Update(s.machine.UID, s.updateBegan().Unix())
+	s.operation = tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix())
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
@@ -109,7 +108,7 @@ func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	for _, e := range ended {
 		switch {
 		case e.phase == phaseLaunch:
-			s.traces.update(s.machine, func(t *traceState) { t.launched = e.began.Add(e.took) })
+			s.traces.Update(s.machine, func(t *traceState) { t.launched = e.began.Add(e.took) })
 		case e.phase == phaseUpdate && !replacing(before):
 			s.Tracer.Finish(tracing.Update(s.machine.UID, e.began.Unix()), s.about(),
 				tracing.Span{Start: e.began, End: e.began.Add(e.took)})
@@ -134,7 +133,7 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 		return
 	}
 	if was != nil && !s.operation.None() {
-		since, known := was.LastTransitionTime.Time, s.traces.get(s.machine)
+		since, known := was.LastTransitionTime.Time, s.traces.Get(s.machine)
 		switch {
 		case known.reason == was.Reason:
 			since = known.since
@@ -148,7 +147,7 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 		s.Tracer.Report(s.operation, step, s.about(),
 			tracing.Span{Name: "wait " + was.Reason, Start: since, End: now, Reason: was.Reason})
 	}
-	s.traces.update(s.machine, func(t *traceState) {
+	s.traces.Update(s.machine, func(t *traceState) {
 		t.reason, t.since = "", time.Time{}
 		if is != nil {
 			t.reason, t.since = is.Reason, now
@@ -172,7 +171,7 @@ func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 
 // reportFinished reports an operation that has ended because the Machine runs. The times come from the status.
 func (s *traceStep) reportFinished() {
-	m, known, now := s.machine, s.traces.get(s.machine), s.Clock.Now()
+	m, known, now := s.machine, s.traces.Get(s.machine), s.Clock.Now()
 	launched := known.launched
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched.IsZero() && c != nil {
 		launched = c.LastTransitionTime.Time
@@ -198,7 +197,7 @@ func (s *traceStep) reportFinished() {
 	}
 	s.Tracer.Finish(s.finished, s.about(), tracing.Span{Start: start, End: now}, steps.spans...)
 	s.finished = tracing.Operation{}
-	s.traces.forget(s.key())
+	s.traces.Forget(client.ObjectKeyFromObject(s.machine))
 }
 
 // needsReplacement ends the trace of an update that is not possible in place. The replacement has its own trace.
@@ -206,8 +205,8 @@ func (s *traceStep) needsReplacement() {
 	if !s.Tracer.On() {
 		return
 	}
-	s.Tracer.Finish(tracing.Update(s.machine.UID, s.updateBegan().Unix()), s.about(),
-		tracing.Span{Start: s.updateBegan(), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
+	s.Tracer.Finish(tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix()), s.about(),
+		tracing.Span{Start: updateBegan(s.machine, s.now), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
 			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
@@ -222,15 +221,15 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 		began = c.LastTransitionTime.Time
 	}
 	operation := tracing.Replace(s.machine.UID, s.machine.LaunchAttempt())
-	for _, step := range teardownSteps(before, began, now) {
+	for _, step := range removalSteps(before, began, now) {
 		s.Tracer.Step(operation, s.about(), step)
 	}
-	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
+	s.traces.Update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
 }
 
 func (s *traceStep) noteRetry() {
 	if s.Tracer.On() {
-		s.traces.update(s.machine, func(t *traceState) { t.retried = true })
+		s.traces.Update(s.machine, func(t *traceState) { t.retried = true })
 	}
 }
 
@@ -242,7 +241,7 @@ func (s *traceStep) deletionDone() {
 	}
 	m, now, began := s.machine, s.Clock.Now(), s.machine.DeletionTimestamp.Time
 	s.reportWait(s.before)
-	if known := s.traces.get(m); known.reason != "" {
+	if known := s.traces.Get(m); known.reason != "" {
 		s.Tracer.Report(s.operation, "", s.about(),
 			tracing.Span{Name: "wait " + known.reason, Start: known.since, End: now, Reason: known.reason})
 	}
@@ -260,8 +259,8 @@ func (s *traceStep) deletionDone() {
 			steps.spans...)
 	}
 	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},
-		teardownSteps(m, began, now)...)
-	s.traces.forget(s.key())
+		removalSteps(m, began, now)...)
+	s.traces.Forget(client.ObjectKeyFromObject(s.machine))
 }
 
 func (s *traceStep) neverRan() bool {
@@ -273,7 +272,8 @@ func (s *traceStep) neverRan() bool {
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
 }
 
-func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
+// removalSteps returns the steps of a removal, of which the last one deletes the instance.
+func removalSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	steps := stepSequence{at: began, end: ended}
 	for _, step := range []struct{ name, kind string }{
 		{stepDrain, v1beta1.ConditionDrained}, {stepVolumes, v1beta1.ConditionVolumesDetached},
@@ -308,7 +308,6 @@ func (l *stepSequence) until(name string, end time.Time) {
 // traceState is what the process remembers of a Machine for its trace. The rest comes from the status of the Machine.
 // Without this state, times are less exact.
 type traceState struct {
-	uid      types.UID
 	launched time.Time
 	// reason explains why the Machine waits. The field since contains the time at which this wait began.
 	reason string
@@ -318,47 +317,3 @@ type traceState struct {
 	replaceBegan, launchBegan time.Time
 	retried                   bool
 }
-
-type traceStates struct {
-	mu       sync.Mutex
-	machines map[types.NamespacedName]traceState
-}
-
-func (t *traceStates) get(m *v1beta1.Machine) traceState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s := t.machines[keyOf(m)]; s.uid == m.UID {
-		return s
-	}
-	return traceState{}
-}
-
-func (t *traceStates) update(m *v1beta1.Machine, change func(*traceState)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.machines[keyOf(m)]
-	if s.uid != m.UID {
-		s = traceState{}
-	}
-	change(&s)
-	if s.uid = m.UID; s == (traceState{uid: m.UID}) {
-		delete(t.machines, keyOf(m))
-		return
-	}
-	if t.machines == nil {
-		t.machines = map[types.NamespacedName]traceState{}
-	}
-	t.machines[keyOf(m)] = s
-}
-
-func (t *traceStates) forget(key types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.machines, key)
-}
-
-func keyOf(m *v1beta1.Machine) types.NamespacedName {
-	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
-}
-
-func (s *traceStep) key() types.NamespacedName { return keyOf(s.machine) }

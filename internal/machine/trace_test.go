@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -234,7 +235,7 @@ func TestLogLinesNameTheTrace(t *testing.T) {
 		w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, "example.com/changed", "") })
 		return f()
 	}
-	request := reconcile.Request{NamespacedName: keyOf(m)}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)}
 	if _, err := w.process.Reconcile(logf.IntoContext(t.Context(), log), request); err != nil {
 		t.Fatal(err)
 	}

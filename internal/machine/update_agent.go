@@ -66,171 +66,165 @@ func kubeletHasVersion(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-type agentStep struct{ *pass }
-
-func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
-	m, version := s.machine, s.machine.Spec.Version
+// agentMayBeAsked reports whether the Machine can have an agent for the update. Otherwise, it reports why not.
+func (p *pass) agentMayBeAsked(u *update) bool {
 	switch {
-	case s.Target == nil:
-		s.update.refuseUpdate("The update needs an agent on the node, but there is no target cluster, so the machine has no node.",
-			fingerprint)
-		return next, nil
-	case version == "":
-		s.update.recordUpdateFailure(provider.Errorf(provider.Internal,
-			"the driver requires an agent on the node for the update, but spec.version is empty"), fingerprint)
-		return next, nil
-	case m.Status.NodeRef == nil:
-		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
+	case p.Target == nil:
+		p.refuseUpdate("The update needs an agent on the node, but there is no target cluster, so the machine has no node.",
+			u.fingerprint)
+		return false
+	case p.machine.Spec.Version == "":
+		p.recordUpdateFailure(provider.Errorf(provider.Internal,
+			"the driver requires an agent on the node for the update, but spec.version is empty"), u.fingerprint)
+		return false
+	case p.machine.Status.NodeRef == nil:
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
 			"Waiting for the node to register before its agent is asked for the update.")
-		s.requeueIn(registrationGrace)
-		return next, nil
+		p.requeueIn(registrationGrace)
+		return false
 	}
-	proceed, err := s.teardown.findNode(ctx)
-	switch {
-	case err != nil:
-		return onError, err
-	case proceed != next:
-		return next, nil
-	case s.node == nil:
-		s.reportWaiting("The node is gone. Waiting for it to register again.")
-		return next, nil
-	case m.Status.NodeRef == nil || s.node.UID != m.Status.NodeRef.UID:
-		// The Node was registered again. The new Node is not drained, and its agent was not asked for the update.
-		s.drain.end()
-		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s was registered again. It is drained again before its agent is asked for the update.", s.node.Name))
-		s.requeueIn(time.Second)
-		return next, nil
-	}
-	node, asked := s.node, requestOn(s.node)
-	switch {
-	case asked.version == "" && kubeletHasVersion(node, version):
-		return s.finishUpdate(wanted)
-	case asked.version != version:
-		return s.askAgent(ctx)
-	case asked.result == v1beta1.UpdateResultSucceeded && kubeletHasVersion(node, version) && nodeReady(node):
-		if done, err := s.endRequest(ctx); err != nil || !done {
-			return onError.unless(err == nil), err
-		}
-		return s.finishUpdate(wanted)
-	case asked.result == v1beta1.UpdateResultSucceeded:
-		s.reportWaiting(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
-			node.Name, version))
-	case asked.result == v1beta1.UpdateResultFailed:
-		s.reportFailure(node, version, asked.explanation)
-	case asked.result != "":
-		s.reportWaiting(fmt.Sprintf("The agent on node %s gave an unknown answer. Expected %q or %q, got: %s",
-			node.Name, v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
-	default:
-		s.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
-	}
-	return next, nil
+	return true
 }
 
-// askAgent drains the node and then asks the agent for the update. The patch with the request also removes the answer
-// to an earlier request.
-func (s *agentStep) askAgent(ctx context.Context) (progress, error) {
-	m, version := s.machine, s.machine.Spec.Version
-	if proceed, err := s.drain.run(ctx); err != nil {
-		return onError, err
-	} else if proceed != next {
-		return next, nil // The node is observed as usual during the drain.
+// followAgent reports the progress of the agent's update. The result asks is true if the agent must be asked.
+func (p *pass) followAgent(ctx context.Context, r *removal, u *update) (asks bool, err error) {
+	m, version := p.machine, p.machine.Spec.Version
+	switch {
+	case p.node == nil:
+		p.reportWaiting("The node is gone. Waiting for it to register again.")
+		return false, nil
+	case m.Status.NodeRef == nil || p.node.UID != m.Status.NodeRef.UID:
+		// The Node was registered again. The new Node is not drained, and its agent was not asked for the update.
+		p.endDrain()
+		p.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s was registered again. It is drained again before its agent is asked for the update.", p.node.Name))
+		p.requeueIn(time.Second)
+		return false, nil
 	}
-	if s.node == nil {
-		s.reportWaiting("The node is gone. Waiting for it to register again.")
-		s.requeueIn(time.Second)
+	node, asked := p.node, requestOn(p.node)
+	switch {
+	case asked.version == "" && kubeletHasVersion(node, version):
+		p.finishUpdate(u.wanted)
+	case asked.version != version:
+		return true, nil
+	case asked.result == v1beta1.UpdateResultSucceeded && kubeletHasVersion(node, version) && nodeReady(node):
+		if done, err := p.endRequest(ctx, r); err != nil || !done {
+			return false, err
+		}
+		p.finishUpdate(u.wanted)
+	case asked.result == v1beta1.UpdateResultSucceeded:
+		p.reportWaiting(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
+			node.Name, version))
+	case asked.result == v1beta1.UpdateResultFailed:
+		p.reportFailure(node, version, asked.explanation)
+	case asked.result != "":
+		p.reportWaiting(fmt.Sprintf("The agent on node %s gave an unknown answer. Expected %q or %q, got: %s",
+			node.Name, v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
+	default:
+		p.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
+	}
+	return false, nil
+}
+
+// askAgent asks the agent on the drained node for the update. The patch with the request also removes the answer to an
+// earlier request.
+func (p *pass) askAgent(ctx context.Context) (progress, error) {
+	m, version := p.machine, p.machine.Spec.Version
+	if p.node == nil {
+		p.reportWaiting("The node is gone. Waiting for it to register again.")
+		p.requeueIn(time.Second)
 		return next, nil
 	}
-	if c := s.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
+	if c := upToDateCondition(p.machine); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
 		m.Status.LastOperation = nil // A new request gets the whole timeout.
 	}
-	s.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", s.node.Name, version))
-	if err := s.confirm(ctx, "asking the agent on its node for an update"); err != nil {
+	p.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", p.node.Name, version))
+	if err := p.confirm(ctx, "asking the agent on its node for an update"); err != nil {
 		return onError, err
 	}
-	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
+	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		// Keep the reason of the condition. A new reason in each attempt would trigger another pass.
-		s.reportWaiting(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", s.node.Name, version,
+		p.reportWaiting(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", p.node.Name, version,
 			wording.Truncate(err.Error(), 256)))
 		return onError, err
 	}
 	return next, nil
 }
 
-func (s *agentStep) reportWaiting(message string) {
-	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
-		fmt.Sprintf("The agent on the node was asked for version %s.", s.machine.Spec.Version), "")
-	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
-	if s.Reach != nil {
+func (p *pass) reportWaiting(message string) {
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
+		fmt.Sprintf("The agent on the node was asked for version %s.", p.machine.Spec.Version), "")
+	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.operationBegan()
+	if p.Reach != nil {
 		// An outage does not count, because an agent could not see the request or answer it. This process does not know
 		// which outages occurred before it became the leader. A timeout that was already reported must not be withdrawn
 		// because of excluded time.
-		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
-			began = s.leading
+		c := upToDateCondition(p.machine)
+		if began.Before(p.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
+			began = p.leading
 		}
-		past, _ := s.Reach.TargetOutages()
+		past, _ := p.Reach.TargetOutages()
 		began, _ = reachability.ExcludeOutages(past, began, time.Time{})
 	}
-	if left := began.Add(timeout).Sub(s.now); left > 0 {
-		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
-		s.requeueIn(left)
+	if left := began.Add(timeout).Sub(p.now); left > 0 {
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
+		p.requeueIn(left)
 		return
 	}
-	s.update.reportNotUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update has taken longer than %s. %s", timeout, message))
+	p.reportNotUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update has taken longer than %s. %s", timeout, message))
 }
 
 // reportFailure reports that the agent failed to update the node. The node stays cordoned, because its state is
 // unknown. The agent is asked again if another version is wanted, or if an administrator removes one of the two
 // annotations.
-func (s *agentStep) reportFailure(node *corev1.Node, version, explanation string) {
+func (p *pass) reportFailure(node *corev1.Node, version, explanation string) {
 	if explanation = oneLine(explanation); explanation == "" {
 		explanation = "no reason given"
 	}
 	message := fmt.Sprintf("The agent on node %s failed to update the node to %s: %s. To retry, remove the annotation %s from the node.",
 		node.Name, version, strings.TrimSuffix(explanation, "."), v1beta1.NodeAnnotationUpdateResult)
-	s.update.reportNotUpdated(v1beta1.ReasonUpdateError, message)
-	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
+	p.reportNotUpdated(v1beta1.ReasonUpdateError, message)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
 // finishUpdate ends an update. The node has the wanted version and no request to its agent.
-func (s *agentStep) finishUpdate(wanted *v1beta1.AppliedStatus) (progress, error) {
-	s.states.update(s.machine, func(r *machineState) { r.pace = pace{} })
-	s.machine.Status.Applied = wanted
-	s.phaseEnded(phaseUpdate, s.updateBegan())
-	s.update.recordUpToDate()
-	message := fmt.Sprintf("The agent on the node updated the node to %s.", s.machine.Spec.Version)
-	s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
-	s.note(reasonUpdated, "Update", message)
-	return next, nil
+func (p *pass) finishUpdate(wanted *v1beta1.AppliedStatus) {
+	p.states.update(p.machine, func(r *machineState) { r.pace = pace{} })
+	p.machine.Status.Applied = wanted
+	p.phaseEnded(phaseUpdate, updateBegan(p.machine, p.now))
+	p.recordUpToDate()
+	message := fmt.Sprintf("The agent on the node updated the node to %s.", p.machine.Spec.Version)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
+	p.note(reasonUpdated, "Update", message)
 }
 
 // waitsForAgent reports whether the agent was already asked for this update. The driver is then not asked again.
-func (s *agentStep) waitsForAgent(node *corev1.Node) bool {
-	c := s.upToDateCondition()
-	return c != nil && c.ObservedGeneration == s.machine.Generation &&
+func waitsForAgent(m *v1beta1.Machine, node *corev1.Node) bool {
+	c := upToDateCondition(m)
+	return c != nil && c.ObservedGeneration == m.Generation &&
 		(c.Reason == v1beta1.ReasonWaitingForAgent || c.Reason == v1beta1.ReasonUpdateTimeout) &&
-		hasRequest(node) && requestOn(node).version == s.machine.Spec.Version
+		hasRequest(node) && requestOn(node).version == m.Spec.Version
 }
 
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
 // withdrawRequest removes a request that is no longer wanted from the Node. It reports whether this is done.
-func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
+func (p *pass) withdrawRequest(ctx context.Context, r *removal, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
 	}
-	s.node = node
-	return s.endRequest(ctx)
+	p.node = node
+	return p.endRequest(ctx, r)
 }
 
-func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
-	ref := s.machine.Status.NodeRef
-	if s.Target == nil || ref == nil {
+func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
+	ref := p.machine.Status.NodeRef
+	if p.Target == nil || ref == nil {
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
+	err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -245,35 +239,35 @@ func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 // versionUnchanged reports whether the Node still has the version that the driver got in the request. That version may
 // come from an outdated cache. If a driver relies on agents, it considers an instance updated as soon as its Node has
 // the wanted version.
-func (s *agentStep) versionUnchanged(ctx context.Context, reported *corev1.Node) (bool, error) {
-	if reported == nil || s.machine.Spec.Version == "" {
+func (p *pass) versionUnchanged(ctx context.Context, reported *corev1.Node) (bool, error) {
+	if reported == nil || p.machine.Spec.Version == "" {
 		return true, nil
 	}
 	live := &corev1.Node{}
-	switch err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(reported), live); {
+	switch err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(reported), live); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("read node %s: %w", reported.Name, err)
 	case live.Status.NodeInfo.KubeletVersion != reported.Status.NodeInfo.KubeletVersion:
-		s.requeueIn(time.Second)
+		p.requeueIn(time.Second)
 		return false, nil
 	}
 	return true, nil
 }
 
-func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
-	done, err := s.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+func (p *pass) endRequest(ctx context.Context, r *removal) (bool, error) {
+	done, err := p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		_, err = s.teardown.targetUnreachable(ctx, err)
+		_, err = r.targetUnreachable(ctx, err)
 	}
 	return done, err
 }
 
 // annotateNode sets some annotations of the Node and removes others. If the Node has changed since it was read,
 // annotateNode writes nothing, returns false and schedules another pass.
-func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
-	changed := s.node.DeepCopy()
+func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
+	changed := p.node.DeepCopy()
 	for _, key := range remove {
 		delete(changed.Annotations, key)
 	}
@@ -281,20 +275,20 @@ func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, rem
 		changed.Annotations = map[string]string{}
 	}
 	maps.Copy(changed.Annotations, set)
-	err := s.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(s.node, client.MergeFromWithOptimisticLock{}))
+	err := p.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(p.node, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		s.requeueIn(time.Second)
+		p.requeueIn(time.Second)
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("patch node %s: %w", s.node.Name, err)
+		return false, fmt.Errorf("patch node %s: %w", p.node.Name, err)
 	}
-	s.node = changed
+	p.node = changed
 	return true, nil
 }
 
-func (s *agentStep) upToDateCondition() *metav1.Condition {
-	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
+func upToDateCondition(m *v1beta1.Machine) *metav1.Condition {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c
 	}

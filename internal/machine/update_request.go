@@ -36,52 +36,52 @@ func updateRequested(m *v1beta1.Machine) bool {
 // recordRequest writes to the status that an update is requested. If the status already contains this, it only checks
 // that the Machine has not changed. If the Machine has changed in the meantime, recordRequest fails, because the change
 // of the spec may already have been reverted.
-func (s *updateStep) recordRequest(ctx context.Context) error {
-	if updateRequested(s.before) {
-		return s.confirm(ctx, "updating its instance")
+func (p *pass) recordRequest(ctx context.Context) error {
+	if updateRequested(p.before) {
+		return p.confirm(ctx, "updating its instance")
 	}
 	const message = "Asking the provider to update the instance."
-	s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, message)
-	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
-	s.summarize()
-	if err := s.writeStatus(ctx); err != nil {
+	p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, message)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
+	p.summarize()
+	if err := p.writeStatus(ctx); err != nil {
 		return err
 	}
-	if !updateRequested(s.before) {
+	if !updateRequested(p.before) {
 		return errStale // The Machine is gone, so the record was not written.
 	}
-	s.states.update(s.machine, func(m *machineState) { m.update = updateState{begun: true} })
+	p.states.update(p.machine, func(m *machineState) { m.update = updateState{begun: true} })
 	return nil
 }
 
 // noteAmbiguous records that a request has failed but may still change the instance later. This is harmful only if the
 // next request is a different one, for example because the change was reverted.
-func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
+func (p *pass) noteAmbiguous(err error, fingerprint string) {
 	if !provider.CodeOf(err).Ambiguous() {
 		return
 	}
-	s.states.update(s.machine, func(m *machineState) {
+	p.states.update(p.machine, func(m *machineState) {
 		u := &m.update
 		if !u.ambiguousAt.IsZero() && u.ambiguous != fingerprint {
 			fingerprint = "" // The requests differ.
 		}
-		u.ambiguousAt, u.ambiguous = s.Clock.Now(), fingerprint
+		u.ambiguousAt, u.ambiguous = p.Clock.Now(), fingerprint
 	})
 }
 
 // settlesIn returns how much longer an earlier request may still change the instance. Only requests that differ from
 // the given one count. Such a request was sent by this process and got no answer, or was sent by an earlier process.
-func (s *updateStep) settlesIn(fingerprint string) time.Duration {
-	u := s.states.get(s.machine).update
+func (p *pass) settlesIn(fingerprint string) time.Duration {
+	u := p.states.get(p.machine).update
 	var since time.Time
 	if u.ambiguous != fingerprint {
 		since = u.ambiguousAt
 	}
 	if !u.begun {
-		since = later(since, s.leading)
+		since = later(since, p.leading)
 	}
 	if since.IsZero() {
 		return 0
 	}
-	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
+	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
 }

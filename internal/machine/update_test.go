@@ -323,9 +323,8 @@ func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	meta.SetStatusCondition(&late.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate,
 		Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating})
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name, m.Spec.Version = "small", "" })
-	p := newPass(&pass{Reconciler: w.process, provider: w.cloud.Name(), before: late, machine: late.DeepCopy(),
-		now: w.clock.Now()})
-	if _, err := p.update.run(t.Context()); !errors.Is(err, errStale) {
+	p := newPass(w.process, w.cloud.Name(), late, w.clock.Now(), time.Time{})
+	if _, err := p.ensureUpToDate(t.Context()); !errors.Is(err, errStale) {
 		t.Errorf("the pass over a machine that changed in the meantime ended with %v", err)
 	}
 	if len(a.asked) != 0 {

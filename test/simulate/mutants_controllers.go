@@ -28,25 +28,25 @@ func controllerMutants() []mutant {
 			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 		},
 		{
-			name: "finalizer-removed-early", quick: true, file: "internal/machine/teardown.go",
-			from:     "		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil",
+			name: "finalizer-removed-early", quick: true, file: "internal/machine/remove.go",
+			from:     "		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil",
 			to:       "		return next, nil",
 			scenario: "scale-down", finds: "I1|order",
 		},
 		{
 			name: "create-without-adoption", file: "internal/machine/launch.go",
-			from: "Token:     attempt.String(),", to: "Token:     attempt.String() + s.now.String(),",
+			from: "Token:     attempt.String(),", to: "Token:     attempt.String() + p.now.String(),",
 			scenario: "create", finds: "I2",
 		},
 		{
 			name: "create-from-stale-view", file: "internal/machine/launch.go",
-			from: `if err := s.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
+			from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
 			scenario: "create-then-delete", finds: "when settled|instances",
 			plan: "provider/machine patch Machine@2:restart-9-back,get Secret@8:freeze-Machine",
 		},
 		{
-			name: "node-before-instance", quick: true, file: "internal/machine/teardown.go",
-			from: "s.orByForce(s.deleteInstance), s.deleteNode, s.release,", to: "s.deleteNode, s.orByForce(s.deleteInstance), s.release,",
+			name: "node-before-instance", quick: true, file: "internal/machine/controller.go",
+			from: "r.orByForce(r.deleteInstance), r.deleteNode, r.release)", to: "r.deleteNode, r.orByForce(r.deleteInstance), r.release)",
 			scenario: "scale-down", finds: "order",
 		},
 		{
@@ -65,13 +65,13 @@ func controllerMutants() []mutant {
 			scenario: "in-place-by-selection", finds: "selection: ",
 		},
 		{
-			name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/update_agent.go",
-			from: "	if proceed, err := s.drain.run(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
+			name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/controller.go",
+			from: "	if proceed, err := r.drainNode(ctx); err != nil || proceed", to: "	if proceed, err := next, error(nil); err != nil || proceed",
 			scenario: "update-by-agent", finds: "agent: ",
 		},
 		{
-			name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
-			from: "s.teardown.notOurs = true // Nothing ever asked the cloud to put the Machine's tags on it.", to: "_ = s.teardown.notOurs",
+			name: "instance-of-nobody-deleted", file: "internal/machine/launch_adoption.go",
+			from: "r.notOurs = true // The Machine's tags were never requested from the cloud.", to: "_ = r.notOurs",
 			scenario: "adopt", finds: "adoption: ",
 		},
 		{
@@ -90,9 +90,9 @@ func controllerMutants() []mutant {
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
 		{
-			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		return s.deleteFailed(err, inputs), nil\n	}\n	s.callSucceeded()",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	s.callSucceeded()",
+			name: "credentials-in-an-error", file: "internal/machine/remove.go",
+			from:     "		return r.deleteFailed(err, inputs), nil\n	}\n	r.callSucceeded()",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return r.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	r.callSucceeded()",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
@@ -111,29 +111,29 @@ func controllerMutants() []mutant {
 			scenario: "drain-same-names", finds: "volumes: instance",
 		},
 		{
-			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
-			from: "s.awaitPreTerminateHooks, s.orByForce(s.deleteInstance),", to: "s.orByForce(s.deleteInstance),",
+			name: "pre-terminate-hook-ignored", file: "internal/machine/controller.go",
+			from: "r.awaitPreTerminateHooks, r.orByForce(r.deleteInstance),", to: "r.orByForce(r.deleteInstance),",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{
-			name: "pause-ignored-at-deletion", file: "internal/machine/teardown.go",
-			from: "	if machinestate.Paused(s.machine) {\n", to: "	if machinestate.Paused(s.machine) && s.gone {\n",
+			name: "pause-ignored-at-deletion", file: "internal/machine/remove.go",
+			from: "	if machinestate.Paused(p.machine) {\n", to: "	if machinestate.Paused(p.machine) && p.gone {\n",
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{
 			name: "update-not-written-down", file: "internal/machine/update_request.go",
-			from: "	if updateRequested(s.before) {", to: "	if true {",
+			from: "	if updateRequested(p.before) {", to: "	if true {",
 			scenario: "in-place-withdrawn", finds: "runs v", planned: true,
 		},
 		{
-			name: "one-read-is-enough", file: "internal/machine/absence.go",
+			name: "one-read-is-enough", file: "internal/machine/serve_absence.go",
 			from:  "	if first.IsZero() {",
 			to:    "	if first.IsZero() && recheck < 0 {",
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
-			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
-			from: "	case s.deletionAccepted():", to: "	case s.deletionAccepted() || result.Gone:",
+			name: "unknown-taken-for-gone", file: "internal/machine/serve_absence.go",
+			from: "	case r.deletionAccepted():", to: "	case r.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",
 		},
 		{
@@ -148,8 +148,8 @@ func controllerMutants() []mutant {
 			scenario: "budget-of-the-broken", finds: "exempt: ",
 		},
 		{
-			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",
-			from: "s.machine.Status.NodeRef == nil && !refuses", to: "s.machine.Status.NodeRef == nil && since.Before(s.now)",
+			name: "gone-where-nobody-may-look", file: "internal/machine/remove_node.go",
+			from: "r.machine.Status.NodeRef == nil && !refuses", to: "r.machine.Status.NodeRef == nil && since.Before(r.now)",
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{

@@ -18,7 +18,7 @@ var (
 func dimensionMutants() []mutant {
 	return []mutant{
 		{
-			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/absence_witness.go",
+			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/serve_absence_witness.go",
 			from: "	for _, m := range witnesses {", to: "	for _, m := range witnesses[:0] {",
 			scenario: "cloud-forgets", finds: "vanished: ", seed: 1,
 		},
@@ -41,7 +41,7 @@ func dimensionMutants() []mutant {
 		},
 		{
 			// A kubelet reports several conditions in any order.
-			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
+			name: "any-condition-taken-for-ready", file: "internal/machine/register.go",
 			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
 			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
 			scenario: "create", finds: "settled, but|after the last disturbance|not settled",

@@ -16,13 +16,13 @@ func machineMutants() []mutant {
 			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
 		},
 		{
-			name: "other-id-ignored", file: "internal/machine/node_by_name.go",
-			from: "		return s.decideOtherID(ctx, c)", to: "		return candidate{}, nil",
+			name: "other-id-ignored", file: "internal/machine/register_by_name.go",
+			from: "		return p.decideOtherID(ctx, c)", to: "		return candidate{}, nil",
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
 		{
-			name: "forced-machine-unrecorded", file: "internal/machine/force_delete.go",
-			from: "	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {", to: "	if err := error(nil); err != nil {",
+			name: "forced-machine-unrecorded", file: "internal/machine/remove_forced.go",
+			from: "	if err := r.ForceDeleted.AddForceDeleted(ctx, r.machine, r.now); err != nil {", to: "	if err := error(nil); err != nil {",
 			scenario: "force-delete-refused", finds: "I1",
 		},
 		{

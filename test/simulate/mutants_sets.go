@@ -19,10 +19,10 @@ func setMutants() []mutant {
 			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "failure-forgotten-at-deletion", file: "internal/machine/teardown.go",
-			from: "	s.machine.Status.Phase = v1beta1.MachineDeleting //",
-			to: "	s.machine.Status.FailureReason, s.machine.Status.FailureMessage = \"\", \"\"\n" +
-				"	s.machine.Status.Phase = v1beta1.MachineDeleting //",
+			name: "failure-forgotten-at-deletion", file: "internal/machine/remove.go",
+			from: "	r.machine.Status.Phase = v1beta1.MachineDeleting //",
+			to: "	r.machine.Status.FailureReason, r.machine.Status.FailureMessage = \"\", \"\"\n" +
+				"	r.machine.Status.Phase = v1beta1.MachineDeleting //",
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{

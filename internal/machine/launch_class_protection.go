@@ -1,0 +1,136 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, they could
+// disappear before the instance, and the instance could not be deleted.
+func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
+	switch {
+	case inputs.Leaving != nil:
+		p.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
+	case inputs.Awaited != "":
+		return onInputs | p.waitSilently(inputs.Awaited)
+	default:
+		return next
+	}
+	return onInputs
+}
+
+// releaseClass reports that the Machine does not hold a class that is being deleted. This requires proof that there is
+// no instance: Create was never called, or the cloud shows no instance after the settle time. The deletion of the class
+// waits for this report. Therefore, releaseClass needs no slot and no other inputs of a launch.
+func (p *pass) releaseClass(ctx context.Context) (progress, error) {
+	if p.machine.Spec.ClassRef == nil {
+		return next, nil
+	}
+	class := &v1beta1.MachineClass{}
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: p.machine.Spec.ClassRef.Name}
+	if err := p.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
+		return onError.unless(apierrors.IsNotFound(err)), client.IgnoreNotFound(err)
+	}
+	leaving := resolve.OfClass(class).Leaving
+	if leaving == nil {
+		return next, nil
+	}
+	if !resolve.ReleasesClass(p.machine) {
+		if proceed, err := p.confirmNothingRequested(ctx); err != nil || proceed != next {
+			return proceed, err
+		}
+	}
+	p.reportRefused(leaving.Reason, leaving.Message)
+	return onInputs, nil
+}
+
+func (p *pass) confirmNothingRequested(ctx context.Context) (progress, error) {
+	ours, err := p.isOurs(ctx)
+	if err != nil {
+		return onError, err
+	}
+	if ours && p.states.get(p.machine).launch.ambiguousAt.IsZero() {
+		return next, nil
+	}
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.reportRefused(missing.Reason, missing.Message)
+		return p.onMissing(missing), nil
+	}
+	if err != nil {
+		return onError, fmt.Errorf("resolve how to find the instance before the class is deleted: %w", err)
+	}
+	instance, err := p.getInstance(ctx, inputs)
+	switch {
+	case provider.IsNotFound(err):
+	case err != nil:
+		p.reportNotLaunched(p.lookupFailed(err), messageOf(err))
+		return atTime, nil
+	default:
+		if proceed, err := p.recordInstance(ctx, inputs, instance, false); err != nil || proceed != next {
+			return proceed, err
+		}
+		return p.after(time.Millisecond), nil
+	}
+	if left := p.createUnsettled(); left > 0 {
+		p.reportNotLaunched(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
+			"earlier call may still create an instance.")
+		return p.after(left), nil
+	}
+	return next, nil
+}
+
+// holdClass withdraws the Machine's report that it does not hold its class. It must run before each call to the cloud.
+func (p *pass) holdClass(ctx context.Context) error {
+	if !resolve.ReleasesClass(p.machine) {
+		return nil
+	}
+	p.reportNotLaunched(v1beta1.ReasonProvisioning, "Creating the instance.")
+	version := p.before.ResourceVersion
+	if err := p.writeStatus(ctx); err != nil {
+		return err
+	}
+	if p.before.ResourceVersion == version {
+		return errStale // The Machine is gone.
+	}
+	return nil
+}
+
+// confirmClassProtection reads the class from the API server and checks that the class has the finalizer. Afterwards,
+// the class cannot disappear while the Machine holds it. Only this process removes the finalizer, and only after its
+// cache shows that no Machine holds the class. One check for each class is therefore enough.
+func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
+	if inputs.ClassName == "" {
+		return nil
+	}
+	if err := p.holdClass(ctx); err != nil {
+		return err
+	}
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
+	if _, protected := p.term.protectedClasses.Load(inputs.ClassUID); protected {
+		return nil
+	}
+	class := &v1beta1.MachineClass{}
+	switch err := p.Live.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("read MachineClass %s: %w", key, err)
+	case !resolve.Serves(class) || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
+		return errStale
+	}
+	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.
+		p.term.protectedClasses.Store(class.UID, true)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// checkHealth sets the Machine's conditions from the conditions of the Node. Health checks use these conditions to
+// decide whether the Machine is replaced.
+func (p *pass) checkHealth(ctx context.Context) (progress, error) {
+	if p.Target == nil {
+		if p.machine.Status.Instance.State == v1beta1.InstanceRunning {
+			p.markRunning()
+		}
+		return next, nil
+	}
+	if taint := p.startupTaint(); taint != "" && !p.hasRun() {
+		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonWaitingForStartupTaints,
+			fmt.Sprintf("Taint %s is still on node %s.", taint, p.node.Name))
+		p.failAfterTimeout(nil)
+		return next, nil
+	}
+	ready := readyCondition(p.node)
+	var transition bool
+	switch {
+	case ready != nil && ready.Status == corev1.ConditionTrue:
+		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
+		known := p.states.get(p.machine)
+		if known.instance.checked || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
+			// A Ready Node proves that the instance runs, whatever the cloud answered before.
+			p.states.update(p.machine, func(m *machineState) {
+				m.instance.checked, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
+			})
+		}
+		if known.instance.incomplete || p.machine.Status.Instance.State == v1beta1.InstancePending {
+			p.refreshInstance(ctx)
+		}
+		if !p.hasRun() || known.launch.token { // Another client may have written the phase.
+			if err := p.dropToken(ctx); err != nil {
+				return onError, err
+			}
+		}
+		p.markRunning()
+		return next, p.uncordonUnlessPreserved(ctx)
+	case ready != nil && ready.Status == corev1.ConditionFalse:
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady,
+			fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
+	default:
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive,
+			fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
+	}
+	p.failAfterTimeout(nil)
+	// If a kubelet no longer reports, the most likely cause is that the instance is gone.
+	_, err := p.confirmInstance(ctx, transition)
+	return next, err
+}
+
+func (p *pass) nodeGone(ctx context.Context) (progress, error) {
+	ref := p.machine.Status.NodeRef
+	live := &corev1.Node{}
+	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
+	if err == nil && live.UID == ref.UID {
+		return p.after(time.Second), nil // The cache is outdated.
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return onError, fmt.Errorf("read node %s: %w", ref.Name, err)
+	}
+	message := fmt.Sprintf("Node %s was deleted from the target cluster.", ref.Name)
+	changed := p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone, message)
+	p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeGone, message)
+	p.failAfterTimeout(nil)
+	if changed {
+		p.warn(v1beta1.ReasonNodeGone, "Register", message)
+	}
+	_, err = p.confirmInstance(ctx, changed)
+	return onMachine | onNode, err
+}

@@ -1,0 +1,143 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machine/interruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/internal/machine/preservation"
+)
+
+// interruptionMargin is the time between the end of the drain and the interruption. The kubelet needs this time to
+// report that the last pods have ended.
+const interruptionMargin = 5 * time.Second
+
+type announcement struct {
+	reason, source string
+	// The field at contains the time at which the cloud will reclaim the instance. If the cloud has not announced the
+	// time, it is an estimate based on the current time.
+	at    time.Time
+	exact bool
+}
+
+// currentAnnouncement returns the current announcement of the provider or the Node. If one of them could not be asked,
+// known is false, and a missing announcement proves nothing.
+func (p *pass) currentAnnouncement() (a announcement, found, known bool) {
+	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
+	if n, ok := p.Signals.Of(p.node); ok {
+		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
+	}
+	if p.Interrupter == nil {
+		return a, found, known
+	}
+	polled := p.states.get(p.machine).instance.polled
+	if polled.providerID != p.machine.Spec.ProviderID {
+		return a, found, false
+	}
+	if polled.reason == "" {
+		return a, found, known
+	}
+	a.reason, a.source = polled.reason, "the provider"
+	if !polled.at.IsZero() {
+		a.at, a.exact = polled.at, true
+	} else if !found {
+		a.at = p.now.Add(interruption.DefaultLead)
+	}
+	return a, true, true
+}
+
+func (p *pass) observeInterruption() {
+	m := p.machine
+	if m.Replacing() {
+		return // The old instance is being deleted in any case.
+	}
+	a, found, known := p.currentAnnouncement()
+	if !found {
+		if known && machinestate.Interrupted(m) {
+			p.withdrawInterruption()
+		}
+		return
+	}
+	// The time in the status was estimated when the signal was first seen. Only an earlier or an exact time replaces
+	// it.
+	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
+		at.Before(m.Status.InterruptionTime) {
+		m.Status.InterruptionTime = &at
+	}
+	about := "at about"
+	if a.exact {
+		about = "at"
+	}
+	message := fmt.Sprintf("The cloud will reclaim the instance %s %s, as announced by %s.", about,
+		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
+	noticed := !machinestate.Interrupted(m)
+	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
+		p.warn(a.reason, "Interrupt", message)
+	}
+}
+
+// withdrawInterruption reverts everything that was done because of a notice. The Node is uncordoned only when the
+// withdrawal is in the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the
+// Node stays cordoned.
+func (p *pass) withdrawInterruption() {
+	const message = "The interruption is no longer announced."
+	p.machine.Status.InterruptionTime = nil
+	p.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
+	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
+	if p.machine.DeletionTimestamp.IsZero() {
+		p.endDrain()
+		p.requeueIn(time.Millisecond)
+	}
+}
+
+func forgetNotice(m *v1beta1.Machine) {
+	m.Status.InterruptionTime = nil
+	dropCondition(&m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+}
+
+// recordInterruption records an announced interruption. It reports whether the Node must be drained now.
+func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) {
+	p.observeInterruption()
+	m := p.machine
+	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
+		machinestate.Paused(m) || p.unsupportedSchema(m) != "" || preservation.Preserved(m) || p.outage() {
+		return false, nil
+	}
+	if !machinestate.Interrupted(p.before) {
+		// The owner may act at once. Later steps need the recorded time, even if this process crashes.
+		p.summarize()
+		if err := p.writeStatus(ctx); err != nil {
+			return false, err
+		}
+		m = p.machine
+	}
+	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
+		// The owners of preDrain hooks must agree before pods are evicted. The deletion of the Machine asks these
+		// owners.
+		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
+		if err == nil {
+			p.node = node
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+func (p *pass) observeInDeletion(ctx context.Context) (progress, error) {
+	p.observeInterruption()
+	if !machinestate.Interrupted(p.machine) || machinestate.Interrupted(p.before) {
+		return next, nil
+	}
+	return next, p.writeStatus(ctx)
+}
+
+func (p *pass) announcedByNodeOnly() bool {
+	_, shown := p.Signals.Of(p.node)
+	return shown && machinestate.Interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
+}

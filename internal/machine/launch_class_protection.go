@@ -117,7 +117,7 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 		return err
 	}
 	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
-	if _, protected := p.term.protectedClasses.Load(inputs.ClassUID); protected {
+	if p.term.isProtected(inputs.ClassUID) {
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
@@ -130,7 +130,7 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 		return errStale
 	}
 	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.
-		p.term.protectedClasses.Store(class.UID, true)
+		p.term.noteProtected(class.UID)
 	}
 	return nil
 }

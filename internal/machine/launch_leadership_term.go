@@ -24,8 +24,25 @@ type leadershipTerm struct {
 	// inherited contains the Machines that had no instance when the cache reached minResourceVersion. It is nil until
 	// then. Another process may have started to launch these Machines.
 	inherited atomic.Pointer[map[types.UID]bool]
+
+	mu sync.Mutex
 	// protectedClasses contains the UIDs of the classes that were protected when they were read from the API server.
-	protectedClasses sync.Map
+	protectedClasses map[types.UID]bool
+}
+
+func (t *leadershipTerm) isProtected(class types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.protectedClasses[class]
+}
+
+func (t *leadershipTerm) noteProtected(class types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.protectedClasses == nil {
+		t.protectedClasses = map[types.UID]bool{}
+	}
+	t.protectedClasses[class] = true
 }
 
 // isOurs reports whether no other process can have started to launch the Machine. For this, the cache must reach a

@@ -116,7 +116,7 @@ func TestKeysDocumentHasRowsForAllKeys(t *testing.T) {
 		"\n## Finalizers\n\n| Key | On | Set by | Value | Meaning |\n",
 		"| `machinist.dev/delete-priority` | Machine | users | an integer | Orders the Machines of a MachineSet. ",
 		"| `machinist.dev/secret-use` | Secret, ConfigMap | users | `credentials`, `user-data` or `credentials-and-user-data` | ",
-		"| `machinist.dev/machine` | Node (a label and an annotation) | the provider |  | The name of the Machine of a Node. ",
+		"| `machinist.dev/machine` | Node (a label and an annotation) | the provider |  | A label and an annotation with the name of the Node's Machine. ",
 		"| `capacity.cluster-autoscaler.kubernetes.io/cpu`<br>`capacity.cluster-autoscaler.kubernetes.io/memory`<br>",
 		"| `machinist.dev/migration-use` | Secret, ConfigMap | users | `allowed` | ",
 	} {

@@ -238,7 +238,7 @@ func (p *pass) adoptionHint(inputs resolve.Resolved, in *provider.Instance) stri
 			v1beta1.AnnotationAdoptFromClusterUntil, p.adoptFromProblem(inputs))
 	}
 	return fmt.Sprintf(" If that cluster is lost or was moved here, let MachineClass %s adopt its instances: set the "+
-		"annotation %s=%.128s, and set %s to a time at most %s ahead.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
+		"annotation %s=%.128s, and set %s to a time at most %s in the future.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
 		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 

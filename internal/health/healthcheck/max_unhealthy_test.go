@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 		{name: "a meltdown of everything", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: inMeltdown(situation(60), ""),
 			restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
 		{name: "a meltdown of the zone of all unhealthy machines", subjects: fleet(10, 2, silent(20), in("a")),
-			s: inMeltdown(situation(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
+			s: inMeltdown(situation(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "have problems: 4 of 4 in a. No machine in",
 			healthy: 8, allowed: 2, targets: 2},
 		{name: "a meltdown of a zone, and an unhealthy machine in another zone", subjects: append(fleet(9, 2, silent(20), in("a")),
 			running("z", silent(20), in("c"))), s: inMeltdown(situation(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
